@@ -1,0 +1,139 @@
+"""The ``podscope`` command: one table of sub-commands, each loaded only when it is called.
+
+The base distribution carries no server stack, so this module imports nothing but the standard
+library; a command whose part is not installed says which extra brings it.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from podscope_protos.errors import ExitCode, PodscopeError
+
+
+@dataclass(frozen=True)
+class Command:
+    """Where a sub-command lives.
+
+    Attributes:
+        target: ``module:attribute`` of a callable that takes ``(args, prog_name=...)``.
+        extra: The extra of the distribution that brings it.
+        help: One line for the overview.
+    """
+
+    target: str
+    extra: str
+    help: str
+
+
+COMMANDS: dict[str, Command] = {
+    "up": Command(
+        "podscope_collector.cli.up:app", "all", "run everything on this machine, supervised"
+    ),
+    "capture": Command(
+        "podscope_collector.cli.capture:app", "collector", "profile many hosts at once"
+    ),
+    "captures": Command(
+        "podscope_collector.cli.captures:app", "collector", "list and show captures"
+    ),
+    "schedules": Command("podscope_collector.cli.schedules:app", "collector", "periodic captures"),
+    "analyze": Command(
+        "podscope_collector.cli.analyze:app",
+        "collector",
+        "run a tool on profiles, no service needed",
+    ),
+    "simulate": Command(
+        "podscope_agent.cli.simulate:app", "agent", "serve or write realistic simulated profiles"
+    ),
+    "agent": Command("podscope_agent.cli.agent:app", "agent", "the daemon of one host"),
+    "collector": Command(
+        "podscope_collector.cli.collector:app", "collector", "the API and web server"
+    ),
+    "worker": Command("podscope_collector.cli.worker:app", "collector", "a Celery worker"),
+    "beat": Command("podscope_collector.cli.beat:app", "collector", "the scheduler"),
+    "db": Command("podscope_collector.cli.db:app", "collector", "create and upgrade the database"),
+}
+
+_EPILOG = """\
+examples:
+  podscope up                                        everything on this machine
+  podscope capture 'grpc://w0:9999,w1:9999' --logdir runs
+  podscope analyze runs --tool overview_page
+  podscope simulate --hosts 16 --device tpu-v5e      a pod to try things on
+
+'podscope COMMAND --help' tells more."""
+
+
+def _overview() -> str:
+    width = max(len(name) for name in [*COMMANDS, "version"])
+    rows = [f"  {name:<{width}}  {command.help}" for name, command in COMMANDS.items()]
+    rows.append(f"  {'version':<{width}}  print the version")
+    lines = [
+        "usage: podscope COMMAND ...",
+        "",
+        "Profile machine-learning jobs on all their hosts.",
+        "",
+        "commands:",
+        *rows,
+        "",
+        _EPILOG,
+    ]
+    return "\n".join(lines)
+
+
+def _fail(message: str, code: ExitCode) -> NoReturn:
+    sys.stderr.write(f"podscope: {message}\n")
+    sys.exit(int(code))
+
+
+def _run(name: str, args: Sequence[str]) -> int:
+    command = COMMANDS[name]
+    module_name, _, attribute = command.target.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.startswith(module_name.partition(".")[0]):
+            raise
+        _fail(
+            f"'{name}' needs the package '{error.name}'; "
+            f"install it with: pip install 'podscope[{command.extra}]'",
+            ExitCode.USAGE,
+        )
+    result = getattr(module, attribute)(args=list(args), prog_name=f"podscope {name}")
+    return int(result or 0)
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run one sub-command and end the process with its exit code.
+
+    This is the only place where errors are printed and exit codes are chosen.
+    """
+    args = list(sys.argv[1:] if argv is None else argv)
+    if not args or args[0] in {"-h", "--help", "help"}:
+        sys.stdout.write(_overview() + "\n")
+        sys.exit(int(ExitCode.DONE if args else ExitCode.USAGE))
+    name, *rest = args
+    if name in {"version", "--version", "-V"}:
+        from podscope._version import __version__
+
+        sys.stdout.write(f"podscope {__version__}\n")
+        sys.exit(int(ExitCode.DONE))
+    if name not in COMMANDS:
+        import difflib
+
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else "; 'podscope --help' lists them"
+        _fail(f"no command '{name}'{hint}", ExitCode.USAGE)
+    try:
+        sys.exit(_run(name, rest))
+    except PodscopeError as error:
+        _fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(int(ExitCode.INTERRUPTED))
+    except BrokenPipeError:
+        # The reader of our output left (`podscope ... | head`): that is its right.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(int(ExitCode.DONE))

@@ -1,0 +1,1 @@
+"""The per-host daemon, its live metrics, and the simulator."""

@@ -1,0 +1,1 @@
+"""Sub-commands of `podscope` that live in the agent, one per module."""

@@ -1,0 +1,1 @@
+"""Turns XSpaces into columns once, and columns into answers."""

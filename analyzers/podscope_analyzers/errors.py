@@ -1,0 +1,51 @@
+"""Errors of the analyzers."""
+
+from typing import ClassVar
+
+from podscope_protos.errors import ExitCode, PodscopeError
+
+
+class AnalyzerError(PodscopeError):
+    """Root of the analyzers' errors."""
+
+    code: ClassVar[str] = "analyzer_error"
+    exit_code: ClassVar[ExitCode] = ExitCode.INVALID_INPUT
+
+
+class XSpaceError(AnalyzerError):
+    """The bytes are not a valid XSpace.
+
+    Attributes:
+        offset: Position in the file, in bytes, of the field that is wrong.
+        plane: Name of the plane, when it is known.
+        line: Name of the line, when it is known.
+    """
+
+    code: ClassVar[str] = "invalid_xspace"
+
+    def __init__(
+        self, problem: str, *, offset: int, plane: str | None = None, line: str | None = None
+    ) -> None:
+        self.offset = offset
+        self.plane = plane
+        self.line = line
+        where = [f"byte {offset}"]
+        if plane is not None:
+            where.append(f"plane '{plane}'")
+        if line is not None:
+            where.append(f"line '{line}'")
+        super().__init__(f"not a valid XSpace: {problem} at {', '.join(where)}")
+
+
+class UnknownToolError(AnalyzerError):
+    """No tool has this name."""
+
+    code: ClassVar[str] = "unknown_tool"
+    exit_code: ClassVar[ExitCode] = ExitCode.USAGE
+
+
+class ParameterError(AnalyzerError):
+    """A tool's parameter is unknown or out of range."""
+
+    code: ClassVar[str] = "bad_parameter"
+    exit_code: ClassVar[ExitCode] = ExitCode.USAGE

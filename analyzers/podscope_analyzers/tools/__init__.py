@@ -1,0 +1,1 @@
+"""One analyzer per module; the registry lists them."""

@@ -1,0 +1,1 @@
+"""The central service: captures, storage, schedules, results, API, tasks."""

@@ -1,0 +1,1 @@
+"""Analyses: models, services, tasks, routes and schemas."""

@@ -1,0 +1,1 @@
+"""Captures: models, services, tasks, routes and schemas."""

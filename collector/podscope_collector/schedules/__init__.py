@@ -1,0 +1,1 @@
+"""Schedules: models, services, tasks, routes and schemas."""

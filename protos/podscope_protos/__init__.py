@@ -1,0 +1,1 @@
+"""The contract between the parts: wire messages, method paths, errors, exit codes."""

@@ -1,0 +1,1 @@
+"""Generated message classes; see the .proto files beside them."""

@@ -1,0 +1,49 @@
+import subprocess
+import sys
+
+import pytest
+
+from podscope.cli import COMMANDS, main
+
+
+def run(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "podscope", *args], capture_output=True, text=True, check=False
+    )
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--help"])
+    assert end.value.code == 0
+    listed = capsys.readouterr().out
+    assert all(f"\n  {name} " in listed for name in [*COMMANDS, "version"])
+
+
+def test_an_unknown_command_names_the_nearest_and_exits_2(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["captrue"])
+    assert end.value.code == 2
+    assert capsys.readouterr().err == "podscope: no command 'captrue'; did you mean 'capture'?\n"
+
+
+def test_version_needs_no_server_stack() -> None:
+    blocked = (
+        "import sys\nfor name in ('typer', 'numpy', 'numba', 'fastapi'): sys.modules[name] = None\n"
+    )
+    code = blocked + "sys.argv = ['podscope', 'version']\nfrom podscope.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("podscope ")
+
+
+def test_a_command_whose_part_is_not_installed_says_which_extra_brings_it() -> None:
+    code = (
+        "import sys\nsys.modules['typer'] = None\n"
+        "from podscope.cli import main; main(['simulate', '--hosts', '1'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install 'podscope[agent]'" in done.stderr
