@@ -49,3 +49,9 @@ class ParameterError(AnalyzerError):
 
     code: ClassVar[str] = "bad_parameter"
     exit_code: ClassVar[ExitCode] = ExitCode.USAGE
+
+
+class PartialError(AnalyzerError):
+    """A stored partial result cannot be read back."""
+
+    code: ClassVar[str] = "bad_partial"

@@ -1,0 +1,76 @@
+"""The table of tools: one row each, in the order in which people meet them."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from podscope_analyzers.capture_stats import CaptureStats
+from podscope_analyzers.errors import ParameterError, UnknownToolError
+from podscope_analyzers.result import Scope, ToolResult
+
+ToolScope = Literal["host", "all_hosts", "both"]
+Analyze = Callable[[CaptureStats, Scope, Mapping[str, str]], ToolResult]
+XprofJson = Callable[[CaptureStats, Mapping[str, str]], object]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool that works on the combined stats of one or several hosts.
+
+    Attributes:
+        scope: Whether it answers for single hosts, for all hosts together, or for both.
+        version: Raised when the meaning of its result changes.
+        analyze: Gives our own result.
+        xprof_json: Gives what XProf's data route answers for the same tool, JSON-ready.
+        parameters: Names that it takes beside those every tool takes, each with one line of help.
+        keeps_incomplete_steps: Whether it wants each host's first and last step too, which the
+            reference leaves out of more than five steps that are not a TPU's.
+    """
+
+    name: str
+    title: str
+    scope: ToolScope
+    version: int
+    analyze: Analyze
+    xprof_json: XprofJson
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    keeps_incomplete_steps: bool = False
+
+
+_ROWS: tuple[Tool, ...] = ()
+
+TOOLS: dict[str, Tool] = {tool.name: tool for tool in _ROWS}
+
+
+def find_tool(name: str) -> Tool:
+    """The tool of this name.
+
+    Raises:
+        UnknownToolError: there is none; the message names the nearest.
+    """
+    tool = TOOLS.get(name)
+    if tool is None:
+        msg = f"no tool '{name}'{nearest(name, TOOLS)}"
+        raise UnknownToolError(msg)
+    return tool
+
+
+def check_parameters(tool: Tool, parameters: Mapping[str, str]) -> None:
+    """Refuse a parameter that the tool does not take.
+
+    Raises:
+        ParameterError: there is one; the message names the nearest that the tool takes.
+    """
+    for name in parameters:
+        if name not in tool.parameters:
+            msg = f"{tool.name} has no parameter '{name}'{nearest(name, tool.parameters)}"
+            raise ParameterError(msg)
+
+
+def nearest(name: str, known: Mapping[str, object]) -> str:
+    """The end of a message about an unknown name: the nearest known one, or all of them."""
+    near = difflib.get_close_matches(name, known, n=1)
+    if near:
+        return f"; did you mean '{near[0]}'?"
+    return f"; known: {', '.join(sorted(known))}" if known else "; it takes none"

@@ -1,0 +1,116 @@
+"""The rule by which a result equals the reference's."""
+
+import gzip
+import json
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+_SHARE = re.compile(r"\d+\.\d%")
+_SENTENCE_WORDS = 5
+# Which of these the reference prints for an all-zero series depends on its accumulator's quirks.
+_ZERO_TEXTS = frozenset({"-nan", "nan", "0.0", "0.00"})
+_SMALLEST_DOUBLE = 2.2250738585072014e-308
+
+
+class Differences(list[str]):
+    """Every place where two results differ, as ``path: expected, got``."""
+
+
+def differences(
+    expected: Any,
+    got: Any,
+    *,
+    path: str = "",
+    ignore: Callable[[str], bool] = lambda _path: False,
+) -> Differences:
+    """Compare by the rule: numbers within 1e-9, names equal, sentences only there.
+
+    Args:
+        ignore: Whether a path (``[1].p.steptime_ms_average``) is left out of the comparison.
+    """
+    found = Differences()
+    _compare(expected, got, path, ignore, found)
+    return found
+
+
+def _compare(
+    expected: Any, got: Any, path: str, ignore: Callable[[str], bool], found: Differences
+) -> None:
+    if ignore(path):
+        return
+    match expected:
+        case dict():
+            if not isinstance(got, dict):
+                found.append(f"{path}: expected an object, got {got!r}")
+                return
+            for key in sorted(expected.keys() | got.keys()):
+                inner = f"{path}.{key}"
+                if ignore(inner):
+                    continue
+                if key not in got:
+                    found.append(f"{inner}: missing, expected {expected[key]!r:.200}")
+                elif key not in expected:
+                    found.append(f"{inner}: not expected, got {got[key]!r:.200}")
+                else:
+                    _compare(expected[key], got[key], inner, ignore, found)
+        case list():
+            if not isinstance(got, list):
+                found.append(f"{path}: expected a list, got {got!r:.200}")
+                return
+            if len(expected) != len(got):
+                found.append(f"{path}: expected {len(expected)} items, got {len(got)}")
+            for index, (one, other) in enumerate(zip(expected, got, strict=False)):
+                _compare(one, other, f"{path}[{index}]", ignore, found)
+        case bool() | None:
+            if got is not expected:
+                found.append(f"{path}: expected {expected!r}, got {got!r}")
+        case int() | float():
+            is_number = isinstance(got, int | float) and not isinstance(got, bool)
+            if not is_number or not _is_close(expected, got, 1e-9):
+                found.append(f"{path}: expected {expected!r}, got {got!r}")
+        case str():
+            if not isinstance(got, str) or not _is_same_text(expected, got):
+                found.append(f"{path}: expected {expected!r:.300}, got {got!r:.300}")
+
+
+def _is_close(expected: float, got: float, tolerance: float) -> bool:
+    if expected == _SMALLEST_DOUBLE:
+        return math.isclose(got, 0.0, abs_tol=1e-300)
+    return math.isclose(expected, got, rel_tol=tolerance, abs_tol=1e-12)
+
+
+def _is_same_text(expected: str, got: str) -> bool:
+    if expected == got or {expected, got} <= _ZERO_TEXTS:
+        return True
+    if len(expected.split()) >= _SENTENCE_WORDS and "\n" not in expected:
+        return len(got.split()) >= _SENTENCE_WORDS and _SHARE.findall(expected) == _SHARE.findall(
+            got
+        )
+    if _NUMBER.sub("#", expected) != _NUMBER.sub("#", got):
+        return False
+    # Text with rounded numbers in it, such as `13.4%` or a tooltip. Names hold only whole ones.
+    pairs = list(zip(_NUMBER.findall(expected), _NUMBER.findall(got), strict=True))
+    return all("." in one and _is_close(float(one), float(other), 1e-6) for one, other in pairs)
+
+
+@pytest.fixture(scope="session")
+def reference(reference_dir: Path) -> Callable[[str, str], Any]:
+    """The reference's result of a tool on a capture."""
+
+    def load(capture: str, tool: str) -> Any:
+        path = reference_dir / "golden" / capture / f"{tool}.json.gz"
+        return json.loads(gzip.decompress(path.read_bytes()))
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def compare() -> Callable[..., Differences]:
+    """The comparison rule, as ``compare(expected, got, ignore=...) -> Differences``."""
+    return differences
