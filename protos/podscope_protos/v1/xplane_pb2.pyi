@@ -81,7 +81,7 @@ class XEvent(_message.Message):
     def __init__(self, metadata_id: _Optional[int] = ..., offset_ps: _Optional[int] = ..., num_occurrences: _Optional[int] = ..., duration_ps: _Optional[int] = ..., stats: _Optional[_Iterable[_Union[XStat, _Mapping]]] = ...) -> None: ...
 
 class XStat(_message.Message):
-    __slots__ = ("metadata_id", "double_value", "uint64_value", "int64_value", "str_value", "bytes_value", "ref_value")
+    __slots__ = ("metadata_id", "double_value", "uint64_value", "int64_value", "str_value", "bytes_value", "ref_value", "gzip_value")
     METADATA_ID_FIELD_NUMBER: _ClassVar[int]
     DOUBLE_VALUE_FIELD_NUMBER: _ClassVar[int]
     UINT64_VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -89,6 +89,7 @@ class XStat(_message.Message):
     STR_VALUE_FIELD_NUMBER: _ClassVar[int]
     BYTES_VALUE_FIELD_NUMBER: _ClassVar[int]
     REF_VALUE_FIELD_NUMBER: _ClassVar[int]
+    GZIP_VALUE_FIELD_NUMBER: _ClassVar[int]
     metadata_id: int
     double_value: float
     uint64_value: int
@@ -96,7 +97,8 @@ class XStat(_message.Message):
     str_value: str
     bytes_value: bytes
     ref_value: int
-    def __init__(self, metadata_id: _Optional[int] = ..., double_value: _Optional[float] = ..., uint64_value: _Optional[int] = ..., int64_value: _Optional[int] = ..., str_value: _Optional[str] = ..., bytes_value: _Optional[bytes] = ..., ref_value: _Optional[int] = ...) -> None: ...
+    gzip_value: bytes
+    def __init__(self, metadata_id: _Optional[int] = ..., double_value: _Optional[float] = ..., uint64_value: _Optional[int] = ..., int64_value: _Optional[int] = ..., str_value: _Optional[str] = ..., bytes_value: _Optional[bytes] = ..., ref_value: _Optional[int] = ..., gzip_value: _Optional[bytes] = ...) -> None: ...
 
 class XEventMetadata(_message.Message):
     __slots__ = ("id", "name", "display_name", "metadata", "stats", "child_id")

@@ -1,0 +1,18 @@
+"""Reads XSpaces: planes, lines, and their events as columns."""
+
+from podscope_analyzers.xspace.columns import Columns, StatColumn
+from podscope_analyzers.xspace.limits import Limits
+from podscope_analyzers.xspace.metadata import EventMetadataTable, StatValue
+from podscope_analyzers.xspace.space import Line, Plane, XSpace, open_xspace
+
+__all__ = [
+    "Columns",
+    "EventMetadataTable",
+    "Limits",
+    "Line",
+    "Plane",
+    "StatColumn",
+    "StatValue",
+    "XSpace",
+    "open_xspace",
+]

@@ -1,0 +1,36 @@
+"""How much of an XSpace is read before it is refused: the file is not trusted."""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Caps that no honest capture reaches.
+
+    Attributes:
+        planes: In one XSpace.
+        lines: In one plane.
+        events: In one line.
+        metadata: Entries of one plane's event or stat metadata.
+        name_bytes: One name or string value.
+        decompressed_bytes: A compressed file, unpacked.
+        value_bytes: One compressed stat value, unpacked.
+        portable_bytes: A file read without compiled kernels.
+    """
+
+    planes: int = 65_536
+    lines: int = 1_000_000
+    events: int = 1 << 31
+    metadata: int = 16_000_000
+    name_bytes: int = 64 << 20
+    decompressed_bytes: int = 8 << 30
+    value_bytes: int = 256 << 20
+    portable_bytes: int = 300 << 20
+
+
+DEFAULT_LIMITS: Final = Limits()
+
+# Offsets and durations are cut to plus or minus this many picoseconds (26 days), so that
+# the sum of a few of them never leaves an int64.
+TIME_BOUND_PS: Final = 1 << 61

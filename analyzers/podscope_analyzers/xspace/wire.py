@@ -1,0 +1,277 @@
+"""What an XSpace reader needs of the bytes, and the protobuf form of it.
+
+The compiled form (``compiled.py``) answers the same in a hundredth of the time; this one
+needs no compiler and is what the other is tested against.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from podscope_analyzers.xspace.columns import (
+    BYTES,
+    DOUBLE,
+    GZIP,
+    INT64,
+    REF,
+    STRING,
+    UINT64,
+    Int32s,
+    Int64s,
+    Payloads,
+    UInt8s,
+)
+from podscope_analyzers.xspace.limits import TIME_BOUND_PS
+from podscope_protos.v1 import xplane_pb2
+
+Span = tuple[int, int]
+
+
+class WireError(Exception):
+    """The bytes break the wire format; the reader adds the plane and line."""
+
+    def __init__(self, problem: str, offset: int) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.offset = offset
+
+
+@dataclass(frozen=True)
+class LineRequest:
+    """What to decode of a line.
+
+    Attributes:
+        span: The XLine message's bytes.
+        count: Its events.
+        base_ps: What the line's own timestamp adds to every offset, picoseconds.
+        metadata_ids: The plane's event metadata ids, ascending.
+        slots: The slot of every wanted stat metadata id.
+        slot_count: Slots; several ids may share one.
+    """
+
+    span: Span
+    count: int
+    base_ps: int
+    metadata_ids: Int64s
+    slots: Mapping[int, int]
+    slot_count: int
+
+
+@dataclass(frozen=True)
+class DecodedLine:
+    """Fields of a line's events, shape (n,), and of its wanted stats, shape (slots, n)."""
+
+    metadata: Int32s
+    start_ps: Int64s
+    duration_ps: Int64s
+    occurrences: Int64s
+    kinds: UInt8s
+    raws: Int64s
+    payloads: Payloads
+
+
+class Wire(Protocol):
+    """The operations on the bytes of one XSpace."""
+
+    def lift(self, span: Span, field: int, limit: int) -> list[Span]:
+        """Payloads of a length-delimited field, in order; more than ``limit`` is an error."""
+
+    def gather(self, span: Span, fields: frozenset[int], *, keep: bool) -> bytes:
+        """The message with only these fields, or (``keep=False``) without them."""
+
+    def line(self, span: Span, limit: int) -> tuple[bytes, int]:
+        """A line without its events, and how many they are."""
+
+    def decode(self, request: LineRequest) -> DecodedLine:
+        """Columns of a line."""
+
+    def event(self, span: Span, index: int) -> bytes:
+        """The XEvent message of one event."""
+
+
+def read_varint(buffer: memoryview, at: int, end: int) -> tuple[int, int]:
+    """A varint and the position behind it."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= end:
+            problem = "a number is cut off"
+            raise WireError(problem, at)
+        byte = buffer[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value >> 64:
+                break
+            return value, at
+    problem = "a number has more than 64 bits"
+    raise WireError(problem, at)
+
+
+def walk(buffer: memoryview, start: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """Fields of a message: number, wire type, start, start of the payload, end."""
+    at = start
+    while at < end:
+        key, payload = read_varint(buffer, at, end)
+        number, wire_type = key >> 3, key & 7
+        if number == 0 or key >> 32:
+            problem = "a field has no valid number"
+            raise WireError(problem, at)
+        if wire_type == 0:
+            after = read_varint(buffer, payload, end)[1]
+        elif wire_type == 1:
+            after = payload + 8
+        elif wire_type == 5:
+            after = payload + 4
+        elif wire_type == 2:
+            length, payload = read_varint(buffer, payload, end)
+            after = payload + length
+        else:
+            problem = f"a field has wire type {wire_type}, which no XSpace uses"
+            raise WireError(problem, at)
+        if after > end:
+            problem = f"field {number} reaches {after - end} bytes beyond its message"
+            raise WireError(problem, at)
+        yield number, wire_type, at, payload, after
+        at = after
+
+
+class ListPayloads:
+    """Payloads kept as a list; the handle is the index."""
+
+    def __init__(self, values: list[bytes]) -> None:
+        self._values = values
+
+    def value(self, handle: int) -> bytes:
+        """The bytes behind one handle."""
+        return self._values[handle]
+
+    def factorise(self, handles: Int64s) -> tuple[Int32s, list[bytes]]:
+        """Equal payloads numbered from 0 in order of appearance."""
+        table: dict[bytes, int] = {}
+        codes = [table.setdefault(self._values[h], len(table)) for h in handles.tolist()]
+        return np.asarray(codes, dtype=np.int32), list(table)
+
+
+def _signed(value: int) -> int:
+    """The int64 of the same bits."""
+    return value - (1 << 64) if value >> 63 else value
+
+
+class PortableWire:
+    """The protobuf form: every event passes through a message object.
+
+    Args:
+        buffer: The XSpace's bytes.
+    """
+
+    def __init__(self, buffer: memoryview) -> None:
+        self._buffer = buffer
+        self._last: tuple[Span, xplane_pb2.XLine] | None = None
+
+    def lift(self, span: Span, field: int, limit: int) -> list[Span]:
+        """Payloads of a length-delimited field, in order."""
+        spans: list[Span] = []
+        for number, wire_type, at, payload, after in walk(self._buffer, *span):
+            if number == field and wire_type == 2:
+                if len(spans) == limit:
+                    problem = f"field {field} repeats more than {limit} times"
+                    raise WireError(problem, at)
+                spans.append((payload, after))
+        return spans
+
+    def gather(self, span: Span, fields: frozenset[int], *, keep: bool) -> bytes:
+        """The message with only these fields, or without them."""
+        return b"".join(
+            self._buffer[at:after]
+            for number, wire_type, at, _, after in walk(self._buffer, *span)
+            if (number in fields and wire_type == 2) == keep
+        )
+
+    def line(self, span: Span, limit: int) -> tuple[bytes, int]:
+        """A line without its events, and how many they are."""
+        count = len(self.lift(span, 4, limit))
+        return self.gather(span, frozenset({4}), keep=False), count
+
+    def decode(self, request: LineRequest) -> DecodedLine:
+        """Columns of a line."""
+        n = request.count
+        ids = np.zeros(n, np.int64)
+        start = np.zeros(n, np.int64)
+        duration = np.zeros(n, np.int64)
+        occurrences = np.zeros(n, np.int64)
+        kinds = np.zeros((request.slot_count, n), np.uint8)
+        raws = np.zeros((request.slot_count, n), np.int64)
+        payloads: list[bytes] = []
+        for i, event in enumerate(self._message(request.span).events):
+            ids[i] = event.metadata_id
+            shifted = request.base_ps + event.offset_ps
+            start[i] = max(-TIME_BOUND_PS, min(shifted, TIME_BOUND_PS))
+            duration[i] = max(0, min(event.duration_ps, TIME_BOUND_PS))
+            occurrences[i] = event.num_occurrences
+            for stat in event.stats:
+                slot = request.slots.get(stat.metadata_id, -1)
+                # Of a stat that repeats, the first counts.
+                if slot >= 0 and kinds[slot, i] == 0:
+                    kinds[slot, i], raws[slot, i] = _kind_and_raw(stat, payloads)
+        return DecodedLine(
+            metadata=rows_of(ids, request.metadata_ids),
+            start_ps=start,
+            duration_ps=duration,
+            occurrences=occurrences,
+            kinds=kinds,
+            raws=raws,
+            payloads=ListPayloads(payloads),
+        )
+
+    def event(self, span: Span, index: int) -> bytes:
+        """The XEvent message of one event."""
+        return self._message(span).events[index].SerializeToString()
+
+    def _message(self, span: Span) -> xplane_pb2.XLine:
+        if self._last is None or self._last[0] != span:
+            try:
+                message = xplane_pb2.XLine.FromString(bytes(self._buffer[span[0] : span[1]]))
+            except DecodeError as error:
+                problem = f"its events cannot be read ({error})"
+                raise WireError(problem, span[0]) from error
+            self._last = (span, message)
+        return self._last[1]
+
+
+def _kind_and_raw(stat: xplane_pb2.XStat, payloads: list[bytes]) -> tuple[int, int]:
+    match stat.WhichOneof("value"):
+        case "double_value":
+            return DOUBLE, int(np.float64(stat.double_value).view(np.int64))
+        case "uint64_value":
+            return UINT64, _signed(stat.uint64_value)
+        case "int64_value":
+            return INT64, stat.int64_value
+        case "ref_value":
+            return REF, _signed(stat.ref_value)
+        case "str_value":
+            payloads.append(stat.str_value.encode())
+            return STRING, len(payloads) - 1
+        case "bytes_value":
+            payloads.append(stat.bytes_value)
+            return BYTES, len(payloads) - 1
+        case "gzip_value":
+            payloads.append(stat.gzip_value)
+            return GZIP, len(payloads) - 1
+        case _:
+            return 0, 0
+
+
+def rows_of(ids: Int64s, known: Int64s) -> Int32s:
+    """Row of every id in the ascending ``known``; ``len(known)`` for any other.
+
+    Returns:
+        Rows, shape of ``ids``, int32.
+    """
+    if not len(known):
+        return np.zeros(ids.shape, np.int32)
+    at = np.searchsorted(known, ids)
+    hit = known[np.minimum(at, len(known) - 1)] == ids
+    return np.where(hit, at, len(known)).astype(np.int32)
