@@ -1,0 +1,81 @@
+# Every target is one line of help and few lines of recipe; CI calls the same ones.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do "$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && { echo "$$p"; break; }; done)
+BIN := .venv/bin
+PY := $(BIN)/python
+PIP := $(PY) -m uv pip install --python $(PY)
+PYTEST := $(PY) -m pytest
+
+.PHONY: help setup demo test test-fast fmt lint types imports protos protos-check web web-check bench docs helm clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+.venv/base: pyproject.toml
+	@if [ -z "$(PYTHON)" ]; then echo "podscope needs Python 3.11, 3.12 or 3.13 on PATH (make PYTHON=/path/to/python3.12)" >&2; exit 2; fi
+	@echo "== environment: .venv ($$($(PYTHON) --version))"
+	@$(PYTHON) -m venv .venv
+	@$(PY) -m pip install --quiet --disable-pip-version-check --upgrade pip uv
+	@touch $@
+
+.venv/demo: .venv/base
+	@echo "== installing podscope[all] and what the demo trains with"
+	@$(PIP) --quiet --editable '.[all]' --group demo
+	@touch $@
+
+.venv/dev: .venv/base
+	@echo "== installing podscope[all] and every test, lint and interop tool (about 2 GB)"
+	@$(PIP) --quiet --editable '.[all]' --group dev
+	@touch $@
+
+setup: .venv/dev web ## create .venv with everything that development needs
+
+demo: .venv/demo web ## profile a real job: DEMO=jax (4 processes) or DEMO=pod (16 simulated hosts); DEMO_EXIT=1 ends by itself
+	@$(PY) examples/demo.py --kind "$(or $(DEMO),jax)" $(if $(DEMO_EXIT),--exit)
+
+test: .venv/dev web ## set up and run every check and the whole suite
+	@$(MAKE) lint types imports protos-check web-check
+	@echo "== tests"
+	@$(PYTEST) -q $(PYTEST_ARGS)
+
+test-fast: ## unit tests only, in the environment that is there
+	@$(PYTEST) -q tests/unit -m 'not slow'
+
+fmt: ## format and fix what can be fixed
+	@$(PY) -m ruff format . && $(PY) -m ruff check --fix .
+
+lint: ## ruff, both halves
+	@echo "== ruff"
+	@$(PY) -m ruff check . && $(PY) -m ruff format --check --quiet .
+
+types: ## mypy --strict
+	@echo "== mypy"
+	@$(PY) -m mypy
+
+imports: ## the import contracts
+	@echo "== import contracts"
+	@$(BIN)/python -c 'from importlinter.cli import lint_imports_command as run; run()' | tail -n 12
+
+PROTOC = $(PY) -m grpc_tools.protoc -Iprotos
+PROTO_FILES = protos/podscope_protos/v1/*.proto
+
+protos: ## regenerate the message classes
+	@$(PROTOC) --python_out=protos --pyi_out=protos $(PROTO_FILES)
+
+protos-check: ## the committed message classes are those of the .proto files
+	@echo "== generated message classes"
+	@rm -rf build/protos && mkdir -p build/protos
+	@$(PROTOC) --python_out=build/protos --pyi_out=build/protos $(PROTO_FILES)
+	@for f in build/protos/podscope_protos/v1/*; do cmp "$$f" "protos/podscope_protos/v1/$${f##*/}" || { echo "stale: run 'make protos'" >&2; exit 1; }; done
+
+bench: ## run every benchmark (long)
+	@for b in benchmarks/*.py; do echo "== $$b"; $(PY) "$$b"; done
+
+helm: ## lint and render the chart
+	@$(PYTEST) -q tests/unit/deploy
+
+clean: ## remove what was built, keep the environment
+	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache collector/podscope_collector/static

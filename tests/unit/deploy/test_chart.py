@@ -1,0 +1,161 @@
+"""The chart, rendered and linted by the real Helm engine, its manifests held against the API."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import helm_python as helm
+import kubernetes_validate
+import pytest
+import yaml
+
+from podscope.cli import COMMANDS
+
+CHART = Path(__file__).resolve().parents[3] / "deploy/helm/podscope"
+KUBERNETES_VERSIONS = ["1.28", "1.31", "1.34"]
+LINT_SEVERITY_INFO = 1
+EVERYTHING: dict[str, Any] = yaml.safe_load((CHART / "ci/everything-values.yaml").read_text())
+
+Manifest = dict[str, Any]
+
+
+def render(values: dict[str, Any] | None = None) -> list[Manifest]:
+    with helm.Chart.load(CHART) as chart:
+        files = chart.render(values or {}, name="prof", namespace="ml")
+    documents = [
+        document
+        for name, text in sorted(files.items())
+        if name.endswith(".yaml")
+        for document in yaml.safe_load_all(text)
+    ]
+    return [document for document in documents if document]
+
+
+def of_kind(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:
+    return {m["metadata"]["name"]: m for m in manifests if m["kind"] == kind}
+
+
+def pods(manifests: list[Manifest]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for manifest in manifests:
+        if manifest["kind"] in {"Deployment", "DaemonSet", "Job"}:
+            yield manifest["metadata"]["name"], manifest["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
+def test_the_chart_lints_without_a_finding(values: dict[str, Any]) -> None:
+    found = helm.lint(CHART, values, strict=True)
+    assert found["errors"] == []
+    assert [m for m in found["messages"] if m["severity"] > LINT_SEVERITY_INFO] == []
+
+
+@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
+def test_every_manifest_is_valid_for_the_api(values: dict[str, Any], version: str) -> None:
+    for manifest in render(values):
+        if manifest["apiVersion"].startswith("monitoring.coreos.com/"):
+            continue  # another project's resource; its shape is checked below
+        kubernetes_validate.validate(manifest, version, strict=True)
+
+
+def test_the_defaults_bring_every_part() -> None:
+    manifests = render()
+    assert set(of_kind(manifests, "DaemonSet")) == {"prof-podscope-agent"}
+    assert set(of_kind(manifests, "Deployment")) == {
+        "prof-podscope-collector",
+        "prof-podscope-worker",
+        "prof-podscope-beat",
+    }
+    assert set(of_kind(manifests, "Job")) == {"prof-podscope-migration"}
+    assert set(of_kind(manifests, "Service")) == {"prof-podscope", "prof-podscope-agents"}
+    assert len(of_kind(manifests, "ServiceAccount")) == 4
+
+
+def test_every_container_runs_a_command_that_exists() -> None:
+    for name, pod in pods(render()):
+        command = pod["containers"][0]["args"][0]
+        assert command in COMMANDS, name
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
+def test_every_pod_is_unprivileged_with_a_read_only_root(values: dict[str, Any]) -> None:
+    for name, pod in pods(render(values)):
+        assert pod["securityContext"]["runAsNonRoot"] is True, name
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }, name
+
+
+def test_services_select_the_pods_that_they_are_for() -> None:
+    manifests = render()
+    labels = {
+        m["metadata"]["name"]: m["spec"]["template"]["metadata"]["labels"]
+        for m in manifests
+        if m["kind"] in {"Deployment", "DaemonSet"}
+    }
+    for service, workload in [
+        ("prof-podscope", "prof-podscope-collector"),
+        ("prof-podscope-agents", "prof-podscope-agent"),
+    ]:
+        selector = of_kind(manifests, "Service")[service]["spec"]["selector"]
+        selected = [name for name, have in labels.items() if selector.items() <= have.items()]
+        assert selected == [workload]
+
+
+def test_volume_mounts_name_volumes_of_their_pod() -> None:
+    for values in ({}, EVERYTHING):
+        for name, pod in pods(render(values)):
+            volumes = {volume["name"] for volume in pod["volumes"]}
+            for container in pod["containers"]:
+                assert {m["name"] for m in container["volumeMounts"]} == volumes, name
+
+
+def test_no_secret_is_ever_a_value() -> None:
+    for manifest in render():
+        assert manifest["kind"] != "Secret"
+    for _, pod in pods(render()):
+        for variable in pod["containers"][0].get("env", []):
+            if "URL" in variable["name"]:
+                assert "secretKeyRef" in variable["valueFrom"]
+
+
+def test_the_migration_runs_before_the_pods_of_a_release() -> None:
+    job = of_kind(render(), "Job")["prof-podscope-migration"]
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+    assert job["spec"]["template"]["spec"]["containers"][0]["args"] == ["db", "upgrade"]
+
+
+def test_the_agent_is_told_all_its_targets() -> None:
+    agent = of_kind(render(EVERYTHING), "DaemonSet")["prof-podscope-agent"]
+    container = agent["spec"]["template"]["spec"]["containers"][0]
+    assert "--target=localhost:9999,localhost:6009" in container["args"]
+
+
+def test_the_service_monitors_scrape_ports_that_the_services_have() -> None:
+    manifests = render(EVERYTHING)
+    ports = {
+        port["name"] for s in of_kind(manifests, "Service").values() for port in s["spec"]["ports"]
+    }
+    monitors = of_kind(manifests, "ServiceMonitor")
+    assert len(monitors) == 2
+    for monitor in monitors.values():
+        assert {e["port"] for e in monitor["spec"]["endpoints"]} <= ports
+        assert monitor["metadata"]["labels"]["release"] == "prometheus"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"agent": {"port": 70000}},
+        {"agent": {"targets": []}},
+        {"colector": {}},
+        {"storage": {"root": "ftp://x"}},
+        {"collector": {"replicas": "two"}},
+    ],
+    ids=str,
+)
+def test_values_that_make_no_sense_are_refused(values: dict[str, Any]) -> None:
+    with helm.Chart.load(CHART) as chart, pytest.raises(helm.HelmError):
+        chart.validate_schema(values)
