@@ -21,14 +21,15 @@ help: ## list the targets
 	@$(PY) -m pip install --quiet --disable-pip-version-check --upgrade pip uv
 	@touch $@
 
+# The web pages are built by `make web`, with progress, not inside the installation.
 .venv/demo: .venv/base
 	@echo "== installing podscope[all] and what the demo trains with"
-	@$(PIP) --quiet --editable '.[all]' --group demo
+	@PODSCOPE_SKIP_WEB_BUILD=1 $(PIP) --quiet --editable '.[all]' --group demo
 	@touch $@
 
 .venv/dev: .venv/base
 	@echo "== installing podscope[all] and every test, lint and interop tool (about 2 GB)"
-	@$(PIP) --quiet --editable '.[all]' --group dev
+	@PODSCOPE_SKIP_WEB_BUILD=1 $(PIP) --quiet --editable '.[all]' --group dev
 	@touch $@
 
 setup: .venv/dev web ## create .venv with everything that development needs
@@ -40,6 +41,19 @@ test: .venv/dev web ## set up and run every check and the whole suite
 	@$(MAKE) lint types imports protos-check web-check
 	@echo "== tests"
 	@$(PYTEST) -q $(PYTEST_ARGS)
+
+WEB_SOURCES := $(shell find collector/web -path '*/node_modules' -prune -o -type f -print 2>/dev/null | sed 's/ /\\ /g')
+NPM = PATH="$$PWD/$(BIN):$$PATH" npm --prefix collector/web
+
+web: collector/podscope_collector/static/index.html ## build the web pages
+
+collector/podscope_collector/static/index.html: $(WEB_SOURCES)
+	@echo "== web pages"
+	@$(NPM) ci --no-audit --no-fund --loglevel=error && $(NPM) run --silent build
+
+web-check: web ## type check and test the web pages
+	@echo "== web: types and tests"
+	@$(NPM) run --silent check && $(NPM) run --silent test
 
 test-fast: ## unit tests only, in the environment that is there
 	@$(PYTEST) -q tests/unit -m 'not slow'
