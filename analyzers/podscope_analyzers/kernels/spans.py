@@ -1,0 +1,158 @@
+"""Kernels on time spans: order, nesting, union, self time."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from podscope_analyzers.kernels.compiled import kernel
+
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+Bools = npt.NDArray[np.bool_]
+
+
+def writable_int64s(values: npt.ArrayLike) -> Int64s:
+    """The values as the kind of array that kernels take; copied only when they are not."""
+    return np.require(values, np.int64, ["C", "W"])
+
+
+def check_lengths(*arrays: npt.NDArray[Any]) -> None:
+    """Kernels do not check bounds, so that columns of one length is checked here.
+
+    Raises:
+        ValueError: the lengths differ.
+    """
+    lengths = {len(array) for array in arrays}
+    if len(lengths) > 1:
+        problem = f"columns of one line differ in length: {sorted(lengths)}"
+        raise ValueError(problem)
+
+
+def writable_int32s(values: npt.ArrayLike) -> Int32s:
+    """The values as the kind of array that kernels take; copied only when they are not."""
+    return np.require(values, np.int32, ["C", "W"])
+
+
+@kernel("b1(i8[::1], i8[::1])")
+def _is_natural(start: Int64s, duration: Int64s) -> bool:
+    for i in range(1, start.size):
+        if start[i] < start[i - 1]:
+            return False
+        if start[i] == start[i - 1] and duration[i] > duration[i - 1]:
+            return False
+    return True
+
+
+def natural_order(start_ps: Int64s, duration_ps: Int64s) -> Int64s | None:
+    """The order of start ascending, then duration descending: outer spans before inner.
+
+    Equal spans keep their order.
+
+    Args:
+        start_ps: Picoseconds, shape (n,).
+        duration_ps: Picoseconds, shape (n,).
+
+    Returns:
+        Indices, shape (n,); None when the spans are in that order already, as most lines
+        are.
+    """
+    start, duration = writable_int64s(start_ps), writable_int64s(duration_ps)
+    check_lengths(start, duration)
+    if _is_natural(start, duration):
+        return None
+    return np.lexsort((-duration, start))
+
+
+@dataclass(frozen=True)
+class Nesting:
+    """Which span lies in which.
+
+    Attributes:
+        parent: Index of the innermost span around each, shape (n,), int32; -1 without one.
+        self_ps: Duration less that of the direct children, shape (n,), int64. Below zero
+            when children overlap each other, which only spans of equal ends can.
+    """
+
+    parent: Int32s
+    self_ps: Int64s
+
+
+@kernel("void(i8[::1], i8[::1], b1[::1], i4[::1], i8[::1])")
+def _nest(start: Int64s, duration: Int64s, apart: Bools, parent: Int32s, self_time: Int64s) -> None:
+    # The parents are the stack: popping is following them.
+    top = -1
+    for i in range(start.size):
+        parent[i] = -1
+        self_time[i] = duration[i]
+        if apart.size and apart[i]:
+            continue
+        end = start[i] + duration[i]
+        while top >= 0 and (start[top] > start[i] or start[top] + duration[top] < end):
+            top = parent[top]
+        parent[i] = top
+        if top >= 0:
+            self_time[top] -= duration[i]
+        top = i
+
+
+def nest(start_ps: Int64s, duration_ps: Int64s, apart: Bools | None = None) -> Nesting:
+    """Nesting of spans in natural order, ends included: a span at another's end is in it.
+
+    Each span pops those off a stack that do not include it; the top is then its parent, and
+    it is pushed itself.
+
+    Args:
+        start_ps: Picoseconds, shape (n,), sorted (see ``natural_order``).
+        duration_ps: Picoseconds, shape (n,).
+        apart: Spans that are neither parent nor child (asynchronous ones), shape (n,).
+    """
+    start, duration = writable_int64s(start_ps), writable_int64s(duration_ps)
+    check_lengths(start, duration)
+    aside = np.empty(0, np.bool_)
+    if apart is not None:
+        aside = np.require(apart, np.bool_, ["C", "W"])
+        check_lengths(start, aside)
+    parent, self_ps = np.empty(start.shape, np.int32), np.empty(start.shape, np.int64)
+    _nest(start, duration, aside, parent, self_ps)
+    return Nesting(parent, self_ps)
+
+
+@kernel("i8(i8[::1], i8[::1], i8[::1], i8[::1])")
+def _union(start: Int64s, end: Int64s, union_start: Int64s, union_end: Int64s) -> int:
+    count = 0
+    for i in range(start.size):
+        if count and start[i] <= union_end[count - 1]:
+            union_end[count - 1] = max(union_end[count - 1], end[i])
+        else:
+            union_start[count] = start[i]
+            union_end[count] = end[i]
+            count += 1
+    return count
+
+
+def union(start_ps: Int64s, end_ps: Int64s) -> tuple[Int64s, Int64s]:
+    """Spans merged where they overlap or touch.
+
+    Args:
+        start_ps: Picoseconds, shape (n,), in any order.
+        end_ps: Picoseconds, shape (n,), none before its start.
+
+    Returns:
+        Starts and ends of the merged spans, ascending, shape (m,).
+    """
+    start, end = writable_int64s(start_ps), writable_int64s(end_ps)
+    check_lengths(start, end)
+    if np.any(start[1:] < start[:-1]):
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+    union_start, union_end = np.empty_like(start), np.empty_like(end)
+    count = _union(start, end, union_start, union_end)
+    return union_start[:count].copy(), union_end[:count].copy()
+
+
+def union_length(start_ps: Int64s, end_ps: Int64s) -> int:
+    """Time covered by at least one span, in the spans' unit."""
+    start, end = union(start_ps, end_ps)
+    return int(np.sum(end - start))
