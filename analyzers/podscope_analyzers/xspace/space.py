@@ -5,16 +5,17 @@ from functools import cached_property
 from mmap import mmap
 from typing import Final, TypeVar
 
+import numpy as np
 from google.protobuf.message import DecodeError, Message
 
 from podscope_analyzers.errors import XSpaceError
 from podscope_analyzers.xspace.columns import Columns, StatColumn
+from podscope_analyzers.xspace.compiled import CompiledWire
 from podscope_analyzers.xspace.limits import DEFAULT_LIMITS, Limits
 from podscope_analyzers.xspace.metadata import EventMetadataTable, StatReader, StatValue
 from podscope_analyzers.xspace.wire import (
     DecodedLine,
     LineRequest,
-    PortableWire,
     Span,
     Wire,
     WireError,
@@ -91,6 +92,7 @@ class Line:
         request = LineRequest(
             span=self._span,
             count=self.event_count,
+            fields=not self._decoded,
             base_ps=self.timestamp_ns * 1000,
             metadata_ids=self._plane.event_metadata.ids,
             slots=by_id,
@@ -135,7 +137,8 @@ class Line:
             problem = f"line '{self.name}' has {self.event_count} events, no event {event}"
             raise IndexError(problem)
         wire = self._plane.space.wire
-        raw = self._plane.guarded(lambda: wire.event(self._span, event), line=self.name)
+        marks = self._decoded[0][1].marks if self._decoded else np.empty(0, np.int64)
+        raw = self._plane.guarded(lambda: wire.event(self._span, event, marks), line=self.name)
         message = self._plane.parse(xplane_pb2.XEvent, raw, self._span, line=self.name)
         return self._plane.stat_reader.first(message.stats)
 
@@ -293,7 +296,7 @@ def open_xspace(buffer: bytes | memoryview | mmap, limits: Limits = DEFAULT_LIMI
         XSpaceError: the bytes are not a valid XSpace.
     """
     view = memoryview(buffer).cast("B")
-    return XSpace(PortableWire(view), len(view), limits)
+    return XSpace(CompiledWire(view), len(view), limits)
 
 
 __all__ = ["Columns", "Line", "Plane", "XSpace", "open_xspace"]

@@ -46,6 +46,7 @@ class LineRequest:
     Attributes:
         span: The XLine message's bytes.
         count: Its events.
+        fields: Whether to decode the events' own fields, not only stats.
         base_ps: What the line's own timestamp adds to every offset, picoseconds.
         metadata_ids: The plane's event metadata ids, ascending.
         slots: The slot of every wanted stat metadata id.
@@ -55,6 +56,7 @@ class LineRequest:
     span: Span
     count: int
     base_ps: int
+    fields: bool
     metadata_ids: Int64s
     slots: Mapping[int, int]
     slot_count: int
@@ -62,7 +64,11 @@ class LineRequest:
 
 @dataclass(frozen=True)
 class DecodedLine:
-    """Fields of a line's events, shape (n,), and of its wanted stats, shape (slots, n)."""
+    """Fields of a line's events, shape (n,), and of its wanted stats, shape (slots, n).
+
+    Attributes:
+        marks: Where every so many events one starts, for ``Wire.event``; may be empty.
+    """
 
     metadata: Int32s
     start_ps: Int64s
@@ -71,6 +77,7 @@ class DecodedLine:
     kinds: UInt8s
     raws: Int64s
     payloads: Payloads
+    marks: Int64s
 
 
 class Wire(Protocol):
@@ -88,8 +95,11 @@ class Wire(Protocol):
     def decode(self, request: LineRequest) -> DecodedLine:
         """Columns of a line."""
 
-    def event(self, span: Span, index: int) -> bytes:
+    def event(self, span: Span, index: int, marks: Int64s) -> bytes:
         """The XEvent message of one event."""
+
+    def check(self, span: Span) -> tuple[int, int]:
+        """Walks every event of a line; how many events and stats it has."""
 
 
 def read_varint(buffer: memoryview, at: int, end: int) -> tuple[int, int]:
@@ -224,10 +234,17 @@ class PortableWire:
             kinds=kinds,
             raws=raws,
             payloads=ListPayloads(payloads),
+            marks=np.empty(0, np.int64),
         )
 
-    def event(self, span: Span, index: int) -> bytes:
-        """The XEvent message of one event."""
+    def check(self, span: Span) -> tuple[int, int]:
+        """Walks every event of a line; how many events and stats it has."""
+        events = self._message(span).events
+        return len(events), sum(len(event.stats) for event in events)
+
+    def event(self, span: Span, index: int, marks: Int64s) -> bytes:
+        """The XEvent message of one event; the marks are not needed."""
+        del marks
         return self._message(span).events[index].SerializeToString()
 
     def _message(self, span: Span) -> xplane_pb2.XLine:
