@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do "$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && { echo "$$p"; break; }; done)
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python3.14; do "$$p" -c "import sys; sys.exit(sys.version_info < (3, 11))" 2>/dev/null && { echo "$$p"; break; }; done)
 BIN := .venv/bin
 PY := $(BIN)/python
 PIP := $(PY) -m uv pip install --python $(PY)
@@ -15,9 +15,9 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 .venv/base: pyproject.toml
-	@if [ -z "$(PYTHON)" ]; then echo "podscope needs Python 3.11, 3.12 or 3.13 on PATH (make PYTHON=/path/to/python3.12)" >&2; exit 2; fi
+	@if [ -z "$(PYTHON)" ]; then echo "podscope needs Python 3.11 or newer on PATH (make PYTHON=/path/to/python3.12)" >&2; exit 2; fi
 	@echo "== environment: .venv ($$($(PYTHON) --version))"
-	@$(PYTHON) -m venv .venv
+	@$(PYTHON) -m venv .venv || { echo "cannot make a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 2; }
 	@$(PY) -m pip install --quiet --disable-pip-version-check --upgrade pip uv
 	@touch $@
 
