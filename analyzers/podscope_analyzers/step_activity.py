@@ -1,0 +1,214 @@
+"""What the host's threads did in each step: computing, waiting for other hosts, input, the rest.
+
+The step database of a CPU host knows little more than "host compute". Who of many hosts is late
+can only be told by the time that each spent on its own work, so waiting in a collective must be
+told from work. XLA's CPU runtime records each operation with its ``hlo_op``, an all-reduce
+included, and the annotations of the training loop say what the rest was for.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from podscope_analyzers.collectives import is_collective_name
+from podscope_analyzers.intervals import Int64s, Union, join, union
+from podscope_analyzers.xspace import Line, Plane, XSpace
+
+HOST_PLANE = "/host:CPU"
+MAX_PHASES = 32
+
+# Operations that run others: their time is that of their bodies.
+_CONTAINER = re.compile(r"(?:while|call|conditional|async)(?:-start|-done)?(?:\.\d+)*$")
+_INPUT = re.compile(
+    r"input|infeed|batch|dataset|dataloader|(?:^|[^a-z])data(?:[^a-z]|$)|(?:^|_)load|prefetch"
+    r"|(?:^|[^a-z])fetch|(?:^|[^a-z])read",
+    re.IGNORECASE,
+)
+# Names of work on a batch, rather than of getting one.
+_NOT_INPUT = re.compile(r"train|forward|backward|eval|norm|on_batch|compute|pjit", re.IGNORECASE)
+# Names that mean input wherever they are nested.
+_PIPELINE = re.compile(r"Iterator(?:GetNext|::)|InfeedEnqueue|MemcpyHToD")
+_NO_SPANS = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class StepActivity:
+    """Time of each step by what the host did; the four parts add up to the step.
+
+    Attributes:
+        compute_ps: Operations of compiled programs, collectives not among them, shape (n,).
+        waiting_ps: In a collective, and computing nothing meanwhile, shape (n,).
+        input_ps: In an annotation that names input, and neither of the above, shape (n,).
+        host_ps: The rest, shape (n,).
+        phases: Names of the annotations right below the step's marker, the longest first.
+        phase_ps: Their time, shape (len(phases), n).
+    """
+
+    compute_ps: Int64s
+    waiting_ps: Int64s
+    input_ps: Int64s
+    host_ps: Int64s
+    phases: tuple[str, ...]
+    phase_ps: Int64s
+
+    def to_state(self) -> dict[str, Any]:
+        """Plain values for storing."""
+        return {
+            "compute_ps": self.compute_ps,
+            "waiting_ps": self.waiting_ps,
+            "input_ps": self.input_ps,
+            "host_ps": self.host_ps,
+            "phases": list(self.phases),
+            "phase_ps": self.phase_ps,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> "StepActivity":
+        """The activity that ``to_state`` described."""
+        return cls(
+            compute_ps=state["compute_ps"],
+            waiting_ps=state["waiting_ps"],
+            input_ps=state["input_ps"],
+            host_ps=state["host_ps"],
+            phases=tuple(state["phases"]),
+            phase_ps=state["phase_ps"],
+        )
+
+
+def step_activity(space: XSpace, begin_ps: Int64s, end_ps: Int64s) -> StepActivity:
+    """Split each step's time by what the host's threads did.
+
+    Args:
+        space: The host's XSpace.
+        begin_ps: Start of each step, shape (n,), ascending.
+        end_ps: End of each step, shape (n,).
+    """
+    lines = [line for plane in _host_planes(space) for line in plane.lines if line.event_count]
+    computing, collective = _operations(lines)
+    phases, phase_ps, fed = _phases(lines, begin_ps, end_ps)
+    waiting_too = join(computing, collective)
+    input_too = join(waiting_too, fed)
+    compute_ps = computing.covered_ps(begin_ps, end_ps)
+    busy_ps = waiting_too.covered_ps(begin_ps, end_ps)
+    known_ps = input_too.covered_ps(begin_ps, end_ps)
+    return StepActivity(
+        compute_ps=compute_ps,
+        waiting_ps=busy_ps - compute_ps,
+        input_ps=known_ps - busy_ps,
+        host_ps=end_ps - begin_ps - known_ps,
+        phases=phases,
+        phase_ps=phase_ps,
+    )
+
+
+def _host_planes(space: XSpace) -> Iterator[Plane]:
+    return (plane for plane in space.planes if plane.name == HOST_PLANE)
+
+
+def _operations(lines: Iterable[Line]) -> tuple[Union, Union]:
+    """Spans of computing operations and of collectives over all threads."""
+    spans: dict[bool, list[tuple[Int64s, Int64s]]] = {True: [], False: []}
+    for line in lines:
+        columns = line.columns(stats=("hlo_op",))
+        codes, table = columns.stat("hlo_op").strings()
+        names = line.plane.event_metadata.names
+        by_row = np.array([_is_runtime_collective(name) for name in names], dtype=np.bool_)
+        talks = np.array([is_collective_name(name) for name in table] + [False])
+        contains = np.array([bool(_CONTAINER.match(name)) for name in table] + [True])
+        is_collective = talks[codes] | ((codes < 0) & by_row[columns.metadata])
+        is_compute = (codes >= 0) & ~is_collective & ~contains[codes]
+        start, end = columns.start_ps, columns.start_ps + columns.duration_ps
+        spans[True].append((start[is_collective], end[is_collective]))
+        is_compute &= ~_holds_any(start, end, *spans[True][-1])
+        spans[False].append((start[is_compute], end[is_compute]))
+    return _union(spans[False]), _union(spans[True])
+
+
+def _is_runtime_collective(name: str) -> bool:
+    # Without an HLO operation beside it, only an unmistakable name counts: a user's own
+    # annotation may well be called "send" or "psum".
+    return is_collective_name(name) and not re.fullmatch(r"[a-z_\-]+(\.\d+)?", name)
+
+
+def _holds_any(
+    start: Int64s, end: Int64s, inner_start: Int64s, inner_end: Int64s
+) -> npt.NDArray[np.bool_]:
+    """Which spans hold one of the inner spans of the same thread."""
+    if not len(inner_start):
+        return np.zeros(len(start), dtype=np.bool_)
+    order = np.argsort(inner_start, kind="stable")
+    inner_start, inner_end = inner_start[order], inner_end[order]
+    index = np.searchsorted(inner_start, start, side="left")
+    is_found = index < len(inner_start)
+    holds: npt.NDArray[np.bool_] = is_found & (
+        inner_end[np.minimum(index, len(inner_end) - 1)] <= end
+    )
+    return holds
+
+
+def _phases(
+    lines: Iterable[Line], begin_ps: Int64s, end_ps: Int64s
+) -> tuple[tuple[str, ...], Int64s, Union]:
+    """Annotations right below the steps' markers, and the spans of those that name input."""
+    totals: dict[str, Int64s] = {}
+    fed: list[tuple[Int64s, Int64s]] = []
+    for line in lines:
+        columns = line.columns()
+        start, end = columns.start_ps, columns.start_ps + columns.duration_ps
+        order = np.lexsort((-end, start))
+        start, end, rows = start[order], end[order], columns.metadata[order]
+        names = line.plane.event_metadata.names
+        is_input = np.array([_is_input(name) for name in names], dtype=np.bool_)
+        is_pipe = np.array([bool(_PIPELINE.match(name)) for name in names], dtype=np.bool_)
+        for step, marker in _markers(start, end, begin_ps, end_ps):
+            last = int(np.searchsorted(start, end_ps[step], side="left"))
+            inside = np.arange(marker + 1, last)
+            inside = inside[end[inside] <= end_ps[step]]
+            below = inside[_outermost(start[inside], end[inside])]
+            for event in below:
+                per_step = totals.setdefault(
+                    names[rows[event]], np.zeros(len(begin_ps), dtype=np.int64)
+                )
+                per_step[step] += end[event] - start[event]
+            feeding = np.concatenate([below[is_input[rows[below]]], inside[is_pipe[rows[inside]]]])
+            fed.append((start[feeding], end[feeding]))
+    longest = sorted(totals, key=lambda name: (-int(totals[name].sum()), name))[:MAX_PHASES]
+    table = [totals[name] for name in longest]
+    shape = (len(longest), len(begin_ps))
+    return tuple(longest), np.array(table, dtype=np.int64).reshape(shape), _union(fed)
+
+
+def _is_input(name: str) -> bool:
+    return bool(_INPUT.search(name)) and not _NOT_INPUT.search(name)
+
+
+def _markers(
+    start: Int64s, end: Int64s, begin_ps: Int64s, end_ps: Int64s
+) -> Iterator[tuple[int, int]]:
+    """Pairs of a step and the index of its marker on this thread, if it is there."""
+    index = np.searchsorted(start, begin_ps, side="left")
+    for step, first in enumerate(index.tolist()):
+        last = first
+        while last < len(start) and start[last] == begin_ps[step]:
+            if end[last] == end_ps[step]:
+                yield step, last
+                break
+            last += 1
+
+
+def _outermost(start: Int64s, end: Int64s) -> npt.NDArray[np.bool_]:
+    if not len(start):
+        return np.zeros(0, dtype=np.bool_)
+    latest = np.maximum.accumulate(end)
+    is_outer: npt.NDArray[np.bool_] = np.concatenate([[True], start[1:] >= latest[:-1]])
+    return is_outer
+
+
+def _union(spans: list[tuple[Int64s, Int64s]]) -> Union:
+    starts = [start for start, _ in spans] or [_NO_SPANS]
+    ends = [end for _, end in spans] or [_NO_SPANS]
+    return union(np.concatenate(starts), np.concatenate(ends))
