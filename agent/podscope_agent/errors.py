@@ -20,3 +20,10 @@ class PortInUseError(AgentError):
     def __init__(self, port: int, option: str) -> None:
         self.port = port
         super().__init__(f"port {port} is in use; choose another with {option}")
+
+
+class SimulationError(AgentError):
+    """A simulation that cannot be made as it is asked for."""
+
+    code: ClassVar[str] = "bad_simulation"
+    exit_code: ClassVar[ExitCode] = ExitCode.USAGE

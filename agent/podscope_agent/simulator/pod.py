@@ -1,0 +1,189 @@
+"""The simulated pod: its hosts, its program and its timeline."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from podscope_agent.errors import SimulationError
+from podscope_agent.simulator.devices import DEVICES, Device
+from podscope_agent.simulator.hlo import hlo_proto
+from podscope_agent.simulator.program import Program, choose_size
+from podscope_agent.simulator.timeline import Load, Timeline
+
+EPOCH_NS: Final = 1_767_258_000_000_000_000
+"""Start of step 0 when nothing else is said: 2026-01-01 09:00 UTC."""
+MAX_HOSTS: Final = 4096
+MAX_STEPS: Final = 10_000
+MAX_EVENTS: Final = 100_000_000
+UNLIMITED_PERIOD: Final = 64
+"""Steps after which the timings repeat when a capture holds as many steps as fit."""
+
+_INFEED_PS: Final = 20_000_000
+_GAP_PS: Final = 40_000_000
+_LEAD_NS: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class Window:
+    """What one capture covers.
+
+    Attributes:
+        start_ns: Start of the profile, Unix time.
+        stop_ns: End of the profile.
+        first_step: First step in it.
+        step_count: Number of complete steps in it.
+    """
+
+    start_ns: int
+    stop_ns: int
+    first_step: int
+    step_count: int
+
+    @property
+    def steps(self) -> range:
+        """Numbers of the steps."""
+        return range(self.first_step, self.first_step + self.step_count)
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod of equal hosts that train one program in lock step.
+
+    Equal fields give equal bytes, on every machine.
+
+    Attributes:
+        device: Name of the device (`DEVICES`).
+        hosts: Number of hosts.
+        steps: Steps of a capture; 0: as many as fit into the requested duration.
+        seed: Chooses the noise.
+        events: Approximate number of events per host and capture; None: a small program.
+        slow_host: Index of a host that computes slower, or None.
+        slow_factor: How much longer its own compute takes.
+        input_bound: Share of each step spent waiting for input, 0 to below 1.
+        started_at_ns: Unix time at which step 0 starts.
+        name: First part of the hosts' names.
+    """
+
+    device: str = "tpu-v5e"
+    hosts: int = 1
+    steps: int = 10
+    seed: int = 0
+    events: int | None = None
+    slow_host: int | None = None
+    slow_factor: float = 1.5
+    input_bound: float = 0.0
+    started_at_ns: int = EPOCH_NS
+    name: str = "sim"
+
+    def __post_init__(self) -> None:
+        if self.device not in DEVICES:
+            msg = f"no device '{self.device}' to simulate; choose one of {', '.join(DEVICES)}"
+            raise SimulationError(msg)
+        _check("hosts", self.hosts, 1, MAX_HOSTS)
+        _check("steps", self.steps, 0, MAX_STEPS)
+        if self.events is not None:
+            _check("events", self.events, 1, MAX_EVENTS)
+        if self.slow_host is not None:
+            _check("slow host", self.slow_host, 0, self.hosts - 1)
+        if not 1 <= self.slow_factor <= 100:
+            msg = f"slow factor {self.slow_factor} is not between 1 and 100"
+            raise SimulationError(msg)
+        if not 0 <= self.input_bound <= 0.95:
+            msg = f"input-bound {self.input_bound} is not between 0 and 0.95"
+            raise SimulationError(msg)
+
+    @property
+    def kind(self) -> Device:
+        """The device."""
+        return DEVICES[self.device]
+
+    def hostname(self, host: int) -> str:
+        """Name that host ``host`` reports."""
+        return f"{self.name}-{self.device}-{host:04d}"
+
+    @cached_property
+    def program(self) -> Program:
+        """What the pod runs."""
+        executions = None
+        if self.events is not None:
+            steps = self.steps or UNLIMITED_PERIOD
+            per_op = {"tpu": 1, "gpu": 2, "cpu": 2}[self.kind.family]
+            executions = max(1, self.events // (steps * self.kind.cores_per_host * per_op))
+        return Program(self.kind, choose_size(self.kind, executions))
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """When things happen."""
+        program = self.program
+        compute_ps = program.compute_ps
+        slow = 1.0 if self.slow_host is None else self.slow_factor
+        collective = tuple(op.weight_ps for op in program.collectives)
+        update_ps = sum(op.weight_ps for op in program.epilogue)
+        tail_ps = compute_ps // 100
+        busy = compute_ps * slow + sum(collective) + update_ps + tail_ps
+        waited = round(busy * self.input_bound / (1 - self.input_bound))
+        load = Load(
+            compute_ps=compute_ps,
+            input_ps=max(_INFEED_PS, waited),
+            collective_ps=collective,
+            update_ps=update_ps,
+            tail_ps=tail_ps,
+            gap_ps=_GAP_PS,
+        )
+        return Timeline(
+            self.seed,
+            self.hosts,
+            self.kind.cores_per_host,
+            load,
+            self.steps or UNLIMITED_PERIOD,
+            self.slow_host,
+            self.slow_factor,
+        )
+
+    @cached_property
+    def hlo(self) -> bytes:
+        """The serialised HLO proto of the program."""
+        proto = hlo_proto(self.program, self.hosts * self.kind.cores_per_host)
+        return proto.SerializeToString(deterministic=True)
+
+    def step_start_ns(self, step: int) -> int:
+        """Unix time at which a step starts, rounded down."""
+        return self.started_at_ns + self.timeline.start_ps(step) // 1000
+
+    def steps_window(self, first_step: int = 0, steps: int | None = None) -> Window:
+        """A window that holds ``steps`` steps from ``first_step`` on, with a little around them."""
+        count = (self.steps or UNLIMITED_PERIOD) if steps is None else steps
+        return Window(
+            start_ns=self.step_start_ns(first_step) - _LEAD_NS,
+            stop_ns=self.step_start_ns(first_step + count) + _LEAD_NS,
+            first_step=first_step,
+            step_count=count,
+        )
+
+    def window(self, start_ns: int, stop_ns: int) -> Window:
+        """The window of a capture from ``start_ns`` to ``stop_ns``.
+
+        It holds exactly `steps` steps, the first that start in it, and ends later than asked for
+        if they do; with ``steps`` 0 it holds the steps that are complete in it.
+        """
+        timeline = self.timeline
+        since_start_ps = (start_ns + _LEAD_NS - self.started_at_ns) * 1000
+        first = timeline.step_at(since_start_ps)
+        if self.steps:
+            last_ns = self.step_start_ns(first + self.steps) + _LEAD_NS
+            return Window(start_ns, max(stop_ns, last_ns), first, self.steps)
+        after = timeline.step_at((stop_ns - self.started_at_ns) * 1000 + 1)
+        # `after` starts past the window, so the step before it is the first that is cut off.
+        return Window(start_ns, stop_ns, first, max(0, after - 1 - first))
+
+    def truncated(self, window: Window, stop_ns: int) -> Window:
+        """The same window, ended early: only the steps that were complete by then."""
+        after = self.timeline.step_at((stop_ns - self.started_at_ns) * 1000 + 1)
+        count = max(0, min(window.step_count, after - 1 - window.first_step))
+        return Window(window.start_ns, stop_ns, window.first_step, count)
+
+
+def _check(what: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        msg = f"{what} {value} is out of range; give {low} to {high}"
+        raise SimulationError(msg)

@@ -1,0 +1,208 @@
+"""Serves a pod: one gRPC server per host, all in one event loop."""
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+
+from podscope_agent.errors import PortInUseError, SimulationError
+from podscope_agent.simulator.faults import Fault
+from podscope_agent.simulator.pod import Pod
+from podscope_agent.simulator.profiler import Handler, HostProfiler
+from podscope_agent.simulator.proxy import FlakyRelay
+
+_OPTIONS: Final = (
+    # Two servers on one port would share the captures between them at random.
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+)
+_BUILDERS: Final = 2
+_LAST_PORT: Final = 65_535
+
+
+@dataclass(frozen=True)
+class ServedHost:
+    """A host of the pod and where it is served.
+
+    Attributes:
+        index: Number within the pod.
+        hostname: Name that its traces carry.
+        address: ``host:port``; nothing listens there when its fault is ``refuse``.
+        fault: What goes wrong there.
+    """
+
+    index: int
+    hostname: str
+    address: str
+    fault: Fault | None
+
+
+class _MethodHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg] # generic only in stubs
+    """Finds methods by their full path; the others are unimplemented, without details."""
+
+    def __init__(self, handlers: Mapping[str, Handler]) -> None:
+        self._handlers = {
+            path: grpc.unary_unary_rpc_method_handler(handler) for path, handler in handlers.items()
+        }
+        self._unknown = grpc.unary_unary_rpc_method_handler(_unimplemented)
+
+    def service(
+        self, handler_call_details: grpc.HandlerCallDetails
+    ) -> "grpc.RpcMethodHandler[bytes, bytes]":
+        return self._handlers.get(handler_call_details.method, self._unknown)
+
+
+async def _unimplemented(raw: bytes, context: "grpc.aio.ServicerContext[bytes, bytes]") -> bytes:
+    del raw
+    await context.abort(grpc.StatusCode.UNIMPLEMENTED, "")
+    return b""
+
+
+class PodServer:
+    """The servers of a pod.
+
+    Args:
+        pod: What to simulate.
+        host: Address to listen on.
+        port_base: Port of host 0, the others follow; 0 takes free ports.
+        faults: Host index -> what goes wrong there.
+    """
+
+    def __init__(
+        self,
+        pod: Pod,
+        host: str = "127.0.0.1",
+        port_base: int = 0,
+        faults: Mapping[int, Fault] | None = None,
+    ) -> None:
+        check_ports(port_base, pod.hosts)
+        self._pod, self._host, self._port_base = pod, host, port_base
+        self._faults = dict(faults or {})
+        self._servers: list[grpc.aio.Server] = []
+        self._relays: list[FlakyRelay] = []
+        self._executor = ThreadPoolExecutor(_BUILDERS, "xspace")
+        self.hosts: tuple[ServedHost, ...] = ()
+
+    async def start(self) -> None:
+        """Listen on all ports.
+
+        Raises:
+            PortInUseError: One of them is taken.
+            SimulationError: The address cannot be listened on.
+        """
+        # Built once, before the first request: every host needs both.
+        _ = self._pod.timeline.steps, self._pod.hlo
+        served = []
+        try:
+            for index in range(self._pod.hosts):
+                port = await self._start_host(index)
+                address = f"{self._host}:{port}"
+                fault = self._faults.get(index)
+                served.append(ServedHost(index, self._pod.hostname(index), address, fault))
+        except BaseException:
+            await self.stop()
+            raise
+        self.hosts = tuple(served)
+
+    async def stop(self) -> None:
+        """Drop all connections and stop listening."""
+        for relay in self._relays:
+            await relay.stop()
+        await asyncio.gather(*(server.stop(None) for server in self._servers))
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    async def _start_host(self, index: int) -> int:
+        port = self._port_base and self._port_base + index
+        fault = self._faults.get(index)
+        if fault is not None and fault.kind == "refuse":
+            return port or _free_port(self._host)
+        profiler = HostProfiler(self._pod, index, self._executor, fault)
+        server = grpc.aio.server(options=_OPTIONS)
+        server.add_generic_rpc_handlers((_MethodHandler(profiler.handlers),))
+        _check_bind(self._host, port)
+        if fault is None or fault.kind not in {"reset", "slow"}:
+            port = _bind(server, self._host, port)
+        else:
+            rate = fault.number if fault.kind == "slow" else None
+            profiler.relay = FlakyRelay(_bind(server, "127.0.0.1", 0), rate)
+            self._relays.append(profiler.relay)
+            port = await profiler.relay.start(self._host, port)
+        await server.start()
+        self._servers.append(server)
+        return port
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    pod: Pod,
+    host: str = "127.0.0.1",
+    port_base: int = 0,
+    faults: Mapping[int, Fault] | None = None,
+) -> AsyncIterator[PodServer]:
+    """Serve a pod from the running event loop for as long as the block lasts."""
+    server = PodServer(pod, host, port_base, faults)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+def check_ports(port_base: int, hosts: int) -> None:
+    """Raise `SimulationError` unless every host has a port."""
+    if port_base and not 1 <= port_base <= _LAST_PORT - hosts + 1:
+        msg = (
+            f"port base {port_base} with {hosts} hosts is out of range; "
+            f"give 1 to {_LAST_PORT - hosts + 1}, or 0 for free ports"
+        )
+        raise SimulationError(msg)
+
+
+def _bind(server: grpc.aio.Server, host: str, port: int) -> int:
+    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        return server.add_insecure_port(target)
+    except RuntimeError as error:
+        raise PortInUseError(port, "--port-base") from error
+
+
+def _check_bind(host: str, port: int) -> None:
+    """Bind once by hand: gRPC does not tell why it cannot."""
+    family, address = _resolve(host, port)
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+            # Only listening tells that another listener set SO_REUSEADDR too.
+            probe.listen(1)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise PortInUseError(port, "--port-base") from error
+            msg = (
+                f"cannot listen on {host}:{port}: {error.strerror}; "
+                "choose another --host or --port-base"
+            )
+            raise SimulationError(msg) from error
+
+
+def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        msg = f"no such address to listen on: '{host}'; check --host"
+        raise SimulationError(msg) from error
+    return family, address
+
+
+def _free_port(host: str) -> int:
+    family, address = _resolve(host, 0)
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.bind(address)
+        return int(probe.getsockname()[1])

@@ -1,0 +1,101 @@
+"""What was planted, as one JSON document.
+
+Times are picoseconds. ``steps[i]`` describes every step whose number is ``i`` modulo the number
+of entries, so the document holds for any capture of the pod. The guide explains each field.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from podscope_agent.simulator.memory import peak_bytes
+from podscope_agent.simulator.pod import Pod
+from podscope_agent.simulator.program import Op
+from podscope_agent.simulator.server import ServedHost
+from podscope_agent.simulator.timeline import StepTiming
+from podscope_agent.simulator.xspace import mxu_utilization_percent, record_host
+
+TRUTH_VERSION = 1
+
+
+def planted_truth(pod: Pod, hosts: Sequence[ServedHost]) -> dict[str, Any]:
+    """The document for a pod and where its hosts are served (or were written)."""
+    program, kind = pod.program, pod.kind
+    trace = record_host(pod)
+    return {
+        "version": TRUTH_VERSION,
+        "pod": {
+            "device": pod.device,
+            "hosts": pod.hosts,
+            "cores_per_host": kind.cores_per_host,
+            "steps": pod.steps,
+            "seed": pod.seed,
+            "events": pod.events,
+            "slow_host": pod.slow_host,
+            "slow_factor": pod.slow_factor if pod.slow_host is not None else None,
+            "input_bound": pod.input_bound,
+            "started_at_ns": pod.started_at_ns,
+            "peak_teraflops_per_second": kind.peak_tflops,
+            "memory_gigabytes_per_second": kind.memory_gbps,
+        },
+        "program": {
+            "module": program.module_name,
+            "program_id": program.program_id,
+            "layers": program.size.layers,
+            "microbatches": program.size.microbatches,
+            "tokens": program.size.tokens,
+            "flops_per_core_step": program.flops_per_step,
+            "bytes_per_core_step": program.bytes_per_step,
+            "matrix_unit_utilization_percent": mxu_utilization_percent(pod),
+            "peak_memory_bytes_per_core": peak_bytes(program),
+            "ops": [_op_truth(pod, op) for op in program.ops],
+        },
+        "capture": {"events": trace.event_count, "events_by_plane": trace.events_by_plane},
+        "hosts": [
+            {
+                "index": host.index,
+                "hostname": host.hostname,
+                "address": host.address,
+                "fault": None if host.fault is None else host.fault.kind,
+                "is_slow": host.index == pod.slow_host,
+            }
+            for host in hosts
+        ],
+        "steps": [_step_truth(index, timing) for index, timing in enumerate(pod.timeline.steps)],
+    }
+
+
+def _op_truth(pod: Pod, op: Op) -> dict[str, Any]:
+    return {
+        "name": op.name,
+        "category": op.tpu_category if pod.kind.family == "tpu" else op.hlo_category,
+        "framework_name": op.framework_name,
+        "executions_per_step": pod.program.executions[op.name],
+        "flops": op.flops,
+        "bytes_accessed": op.bytes_accessed,
+    }
+
+
+def _step_truth(index: int, timing: StepTiming) -> dict[str, Any]:
+    arrivals = [
+        [waited + compute for compute in cores]
+        for waited, cores in zip(timing.input_ps, timing.compute_ps, strict=True)
+    ]
+    last_arrival = max(max(cores) for cores in arrivals)
+    collective_end = timing.collective_end_ps[-1]
+    return {
+        "step": index,
+        "step_time_ps": timing.end_ps,
+        "period_ps": timing.period_ps,
+        "collective_transfer_ps": collective_end - last_arrival,
+        "update_ps": timing.update_end_ps - collective_end,
+        "idle_ps": timing.end_ps - timing.update_end_ps,
+        "hosts": [
+            {
+                "host": host,
+                "input_wait_ps": timing.input_ps[host],
+                "own_compute_ps": list(timing.compute_ps[host]),
+                "collective_wait_ps": [last_arrival - arrival for arrival in arrivals[host]],
+            }
+            for host in range(len(arrivals))
+        ],
+    }
