@@ -27,3 +27,37 @@ class SimulationError(AgentError):
 
     code: ClassVar[str] = "bad_simulation"
     exit_code: ClassVar[ExitCode] = ExitCode.USAGE
+
+
+class TargetError(AgentError):
+    """A profiler address that cannot be one."""
+
+    code: ClassVar[str] = "bad_target"
+    exit_code: ClassVar[ExitCode] = ExitCode.USAGE
+
+    def __init__(self, given: str, problem: str) -> None:
+        super().__init__(f"target '{given}': {problem}; give host:port, for example localhost:9999")
+
+
+class NoTargetError(AgentError):
+    """An agent without a target has nothing to capture."""
+
+    code: ClassVar[str] = "no_target"
+    exit_code: ClassVar[ExitCode] = ExitCode.USAGE
+
+    def __init__(self) -> None:
+        super().__init__("no profiler server to capture from; name it with --target host:port")
+
+
+class MalformedXSpaceError(AgentError):
+    """A target's answer is not an XSpace.
+
+    Attributes:
+        offset: Where the bytes stop making sense.
+    """
+
+    code: ClassVar[str] = "malformed_xspace"
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        super().__init__(f"the answer is not an XSpace (malformed at byte {offset})")

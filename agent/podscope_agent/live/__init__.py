@@ -1,0 +1,1 @@
+"""Live figures of the host and its devices; one backend per source, each failing alone."""

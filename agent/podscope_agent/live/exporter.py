@@ -1,0 +1,144 @@
+"""Exports live figures to Prometheus: read at scrape time, each source failing alone."""
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import psutil
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from podscope._version import __version__
+from podscope_agent.live.model import BackendError, DeviceBackend, DeviceSample
+
+log = structlog.get_logger()
+
+_DEVICE_GAUGES: Final = {
+    "podscope_device_duty_cycle_ratio": ("duty_cycle_ratio", "Share of time the device was busy."),
+    "podscope_device_matrix_unit_active_ratio": (
+        "matrix_unit_active_ratio",
+        "Share of time the matrix units were busy.",
+    ),
+    "podscope_device_memory_used_bytes": ("memory_used_bytes", "Device memory in use."),
+    "podscope_device_memory_limit_bytes": ("memory_limit_bytes", "Device memory there is."),
+    "podscope_device_memory_bandwidth_utilization_ratio": (
+        "memory_bandwidth_utilization_ratio",
+        "Share of the device memory's bandwidth in use.",
+    ),
+    "podscope_power_watts": ("power_watts", "Power the device draws."),
+    "podscope_device_temperature_celsius": ("temperature_celsius", "Temperature of the device."),
+}
+_LABELS: Final = ("host", "accelerator", "chip")
+_FRESH_S: Final = 1.0
+"""Two scrapers within a second share one reading, so that none can load the devices."""
+_CAPTURE_BUCKETS_S: Final = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800)
+
+
+class LiveFigures(Collector):
+    """Reads every backend at most once a second; used by `/metrics` and by `Monitor`."""
+
+    def __init__(self, host: str, backends: Sequence[DeviceBackend]) -> None:
+        """Report for `host`."""
+        self._host = host
+        self._backends = tuple(backends)
+        self._lock = threading.Lock()
+        self._read_at = 0.0
+        self._samples: list[DeviceSample] = []
+        self._is_up: dict[str, bool] = {}
+
+    def samples(self) -> list[DeviceSample]:
+        """Return the figures of all devices, at most a second old."""
+        with self._lock:
+            if time.monotonic() - self._read_at >= _FRESH_S:
+                self._samples = [sample for part in self._read_backends() for sample in part]
+                self._read_at = time.monotonic()
+            return list(self._samples)
+
+    def _read_backends(self) -> Iterator[list[DeviceSample]]:
+        for backend in self._backends:
+            try:
+                yield backend.sample()
+                self._is_up[backend.name] = True
+            except BackendError as error:
+                if self._is_up.get(backend.name, True):
+                    log.warning("backend_failed", backend=backend.name, problem=str(error))
+                self._is_up[backend.name] = False
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield every series, as Prometheus asks for it."""
+        samples = self.samples()
+        build = InfoMetricFamily("podscope_build", "Version of this agent.")
+        build.add_metric([], {"version": __version__})
+        yield build
+        for name, (attribute, text) in _DEVICE_GAUGES.items():
+            family = GaugeMetricFamily(name, text, labels=_LABELS)
+            for sample in samples:
+                value = getattr(sample, attribute)
+                if value is not None:
+                    family.add_metric([self._host, sample.accelerator, sample.chip], float(value))
+            if family.samples:
+                yield family
+        up = GaugeMetricFamily(
+            "podscope_backend_up", "Whether a source of figures answers.", labels=("backend",)
+        )
+        for backend, is_up in sorted(self._is_up.items()):
+            up.add_metric([backend], float(is_up))
+        yield up
+        yield from self._host_gauges()
+
+    def _host_gauges(self) -> Iterator[Metric]:
+        memory = psutil.virtual_memory()
+        network = psutil.net_io_counters()
+        readings = {
+            "podscope_host_cpu_utilization_ratio": (
+                psutil.cpu_percent(interval=None) / 100,
+                "Share of the host's CPU time in use since the last scrape.",
+            ),
+            "podscope_host_memory_used_bytes": (memory.total - memory.available, "Memory in use."),
+            "podscope_host_memory_limit_bytes": (memory.total, "Memory there is."),
+        }
+        for name, (value, text) in readings.items():
+            family = GaugeMetricFamily(name, text, labels=("host",))
+            family.add_metric([self._host], float(value))
+            yield family
+        if network is not None:
+            for direction, count in (
+                ("received", network.bytes_recv),
+                ("sent", network.bytes_sent),
+            ):
+                traffic = CounterMetricFamily(
+                    f"podscope_host_network_{direction}_bytes",
+                    f"Bytes {direction} by all interfaces since boot.",
+                    labels=("host",),
+                )
+                traffic.add_metric([self._host], float(count))
+                yield traffic
+
+
+class AgentMetrics:
+    """The agent's registry: live figures and the count of its captures."""
+
+    def __init__(self, live: LiveFigures) -> None:
+        """Register `live` and the agent's own counters; nothing of the process's default set."""
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(live)
+        self._captures = Counter(
+            "podscope_agent_captures_total",
+            "Captures of this host.",
+            ["result"],
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "podscope_agent_capture_duration_seconds",
+            "From the request to the merged answer.",
+            buckets=_CAPTURE_BUCKETS_S,
+            registry=self.registry,
+        )
+
+    def record(self, result: str, seconds: float) -> None:
+        """Count one capture that ended."""
+        self._captures.labels(result=result).inc()
+        self._seconds.observe(seconds)

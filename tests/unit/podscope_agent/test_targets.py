@@ -1,0 +1,22 @@
+import pytest
+
+from podscope_agent.errors import NoTargetError, TargetError
+from podscope_agent.targets import parse_targets
+
+
+def test_options_are_split_trimmed_and_deduplicated() -> None:
+    given = ["localhost:9999, GRPC://localhost:10000", "localhost:9999,[::1]:5,"]
+    assert parse_targets(given) == ("localhost:9999", "localhost:10000", "[::1]:5")
+
+
+@pytest.mark.parametrize(
+    "bad", ["localhost", "a:b", "http://a:1", "::1:5", "a:0", "a:65536", "a b:1"]
+)
+def test_an_address_that_cannot_be_one_is_named(bad: str) -> None:
+    with pytest.raises(TargetError, match="give host:port"):
+        parse_targets([bad])
+
+
+def test_no_target_at_all_says_how_to_name_one() -> None:
+    with pytest.raises(NoTargetError, match="--target host:port"):
+        parse_targets([" , "])
