@@ -33,12 +33,16 @@ class Kernel(Generic[P, R]):
         function: Plain Python over arrays and scalars; calls other kernels by name.
         signature: Numba's types; no other is ever compiled. None for a kernel that only
             other kernels call: it is compiled into them.
+        allocates: Whether it, or a kernel in it, makes arrays.
     """
 
-    def __init__(self, function: Callable[P, R], signature: str | None) -> None:
+    def __init__(
+        self, function: Callable[P, R], signature: str | None, *, allocates: bool = True
+    ) -> None:
         update_wrapper(self, function)
         self._function = function
         self._signature = signature
+        self._allocates = allocates
         self._compiled: Callable[P, R] | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -74,11 +78,11 @@ class Kernel(Generic[P, R]):
     def _dispatcher(self, *, cache: bool) -> Callable[P, R]:
         import numba
 
-        function = self._resolved(cache=cache)
-        if self._signature is None:
-            inlined: Callable[P, R] = numba.njit(nogil=True, cache=False)(function)
-            return inlined
-        dispatcher = numba.njit(nogil=True, cache=cache)(function)
+        # Without numba's allocator no array is reference-counted: in a loop that hands
+        # arrays to inner kernels that counting costs four times the work itself.
+        options = {"nogil": True, "_nrt": self._allocates}
+        function = self._resolved(allocates=self._allocates)
+        dispatcher = numba.njit(cache=cache, **options)(function)
         # Compiling with the signature asks the cache first.
         dispatcher.compile(self._signature)
         if sum(dispatcher.stats.cache_misses.values()) and not _Notices.compiling:
@@ -88,7 +92,14 @@ class Kernel(Generic[P, R]):
         compiled: Callable[P, R] = dispatcher
         return compiled
 
-    def _resolved(self, *, cache: bool) -> Callable[..., Any]:
+    def _inlined(self, *, allocates: bool) -> Callable[P, R]:
+        import numba
+
+        function = self._resolved(allocates=allocates)
+        inlined: Callable[P, R] = numba.njit(nogil=True, forceinline=True, _nrt=allocates)(function)
+        return inlined
+
+    def _resolved(self, *, allocates: bool) -> Callable[..., Any]:
         """The function with the kernels it calls as numba's own objects.
 
         Numba knows functions by their globals; it does not know this class.
@@ -101,7 +112,7 @@ class Kernel(Generic[P, R]):
         for name in function.__code__.co_names:
             callee = known.get(name)
             if isinstance(callee, Kernel):
-                known[name] = callee._dispatcher(cache=cache)
+                known[name] = callee._inlined(allocates=allocates)
         copy = FunctionType(
             function.__code__,
             known,
@@ -114,9 +125,15 @@ class Kernel(Generic[P, R]):
         return copy
 
 
-def kernel(signature: str) -> Callable[[Callable[P, R]], Kernel[P, R]]:
-    """Makes a function a kernel of one signature."""
-    return lambda function: Kernel(function, signature)
+def kernel(signature: str, *, allocates: bool = True) -> Callable[[Callable[P, R]], Kernel[P, R]]:
+    """Makes a function a kernel of one signature.
+
+    Args:
+        signature: Numba's types of the arguments and the result.
+        allocates: Whether the kernel, or an inner one that it calls, makes arrays; where
+            none does, False makes the calls of inner kernels free.
+    """
+    return lambda function: Kernel(function, signature, allocates=allocates)
 
 
 def inner(function: Callable[P, R]) -> Kernel[P, R]:

@@ -33,7 +33,9 @@ class GroupSums:
     first: Int64s
 
 
-@kernel("void(i4[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1])")
+@kernel(
+    "void(i4[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1])", allocates=False
+)
 def _sum_groups(
     codes: Int32s,
     duration: Int64s,

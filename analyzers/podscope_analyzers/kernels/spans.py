@@ -35,7 +35,7 @@ def writable_int32s(values: npt.ArrayLike) -> Int32s:
     return np.require(values, np.int32, ["C", "W"])
 
 
-@kernel("b1(i8[::1], i8[::1])")
+@kernel("b1(i8[::1], i8[::1])", allocates=False)
 def _is_natural(start: Int64s, duration: Int64s) -> bool:
     for i in range(1, start.size):
         if start[i] < start[i - 1]:
@@ -79,7 +79,7 @@ class Nesting:
     self_ps: Int64s
 
 
-@kernel("void(i8[::1], i8[::1], b1[::1], i4[::1], i8[::1])")
+@kernel("void(i8[::1], i8[::1], b1[::1], i4[::1], i8[::1])", allocates=False)
 def _nest(start: Int64s, duration: Int64s, apart: Bools, parent: Int32s, self_time: Int64s) -> None:
     # The parents are the stack: popping is following them.
     top = -1
@@ -119,7 +119,7 @@ def nest(start_ps: Int64s, duration_ps: Int64s, apart: Bools | None = None) -> N
     return Nesting(parent, self_ps)
 
 
-@kernel("i8(i8[::1], i8[::1], i8[::1], i8[::1])")
+@kernel("i8(i8[::1], i8[::1], i8[::1], i8[::1])", allocates=False)
 def _union(start: Int64s, end: Int64s, union_start: Int64s, union_end: Int64s) -> int:
     count = 0
     for i in range(start.size):

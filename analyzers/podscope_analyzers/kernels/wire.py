@@ -25,12 +25,28 @@ BAD_FIELD: Final = 3
 BAD_WIRE_TYPE: Final = 4
 OVERRUN: Final = 5
 CHANGED: Final = 6
+BAD_TEXT: Final = 7
 
 # Every MARK_EVERY-th event's position is kept, so that one event is found without a walk
 # over the line.
 MARK_EVERY: Final = 64
 
 _TIME_BOUND: Final = 1 << 61
+
+# Keys: field number and wire type in one.
+EVENTS: Final = np.uint64(4 << 3 | 2)
+METADATA_ID: Final = np.uint64(1 << 3)
+OFFSET: Final = np.uint64(2 << 3)
+DURATION: Final = np.uint64(3 << 3)
+STATS: Final = np.uint64(4 << 3 | 2)
+OCCURRENCES: Final = np.uint64(5 << 3)
+DOUBLE_VALUE: Final = np.uint64(2 << 3 | 1)
+UINT64_VALUE: Final = np.uint64(3 << 3)
+INT64_VALUE: Final = np.uint64(4 << 3)
+STRING_VALUE: Final = np.uint64(5 << 3 | 2)
+BYTES_VALUE: Final = np.uint64(6 << 3 | 2)
+REF_VALUE: Final = np.uint64(7 << 3)
+GZIP_VALUE: Final = np.uint64(8 << 3 | 2)
 
 
 @inner
@@ -40,78 +56,95 @@ def _signed(value: UInt64) -> int:
 
 
 @inner
-def _varint(buffer: Bytes, at: int, end: int) -> tuple[UInt64, int]:
-    """Value and next position; -1 when it is cut off, -2 when it is too long."""
-    if at >= end:
-        return np.uint64(0), -1
+def _field(buffer: Bytes, at: int, end: int, report: Int64s) -> tuple[UInt64, int, int]:
+    """Key, value and end of the field at ``at``; the end is -1 on bad bytes.
+
+    The value is a varint's number (int64 bits), or where any other payload starts.
+
+    The two numbers are read in place, so that the function is inlined as one flat piece.
+    """
+    begin = at
     byte = buffer[np.uint64(at)]
-    value = np.uint64(byte & 0x7F)
     at += 1
-    shift = np.uint64(7)
-    while byte >= 0x80:
-        if shift > np.uint64(63):
-            return np.uint64(0), -2
+    key = np.uint64(byte)
+    if byte >= 0x80:
+        key = np.uint64(byte & 0x7F)
+        shift = np.uint64(7)
+        while byte >= 0x80:
+            if at >= end or shift > np.uint64(28):
+                report[0] = CUT_NUMBER if at >= end else BAD_FIELD
+                report[1] = begin
+                return np.uint64(0), 0, -1
+            byte = buffer[np.uint64(at)]
+            at += 1
+            key |= np.uint64(byte & 0x7F) << shift
+            shift += np.uint64(7)
+    if key < np.uint64(8) or key > np.uint64(0xFFFFFFFF):
+        report[0] = BAD_FIELD
+        report[1] = begin
+        return np.uint64(0), 0, -1
+    wire_type = key & np.uint64(7)
+    if wire_type == np.uint64(0) or wire_type == np.uint64(2):
         if at >= end:
-            return np.uint64(0), -1
+            report[0] = CUT_NUMBER
+            report[1] = begin
+            return np.uint64(0), 0, -1
         byte = buffer[np.uint64(at)]
         at += 1
-        # The tenth byte has room for one bit.
-        if shift == np.uint64(63) and byte > 1:
-            return np.uint64(0), -2
-        value |= np.uint64(byte & 0x7F) << shift
-        shift += np.uint64(7)
-    return value, at
+        value = np.uint64(byte)
+        if byte >= 0x80:
+            value = np.uint64(byte & 0x7F)
+            shift = np.uint64(7)
+            while byte >= 0x80:
+                if at >= end:
+                    report[0] = CUT_NUMBER
+                    report[1] = begin
+                    return np.uint64(0), 0, -1
+                byte = buffer[np.uint64(at)]
+                at += 1
+                # The tenth byte has room for one bit.
+                if shift == np.uint64(63) and byte > 1:
+                    report[0] = LONG_NUMBER
+                    report[1] = begin
+                    return np.uint64(0), 0, -1
+                value |= np.uint64(byte & 0x7F) << shift
+                shift += np.uint64(7)
+        if wire_type == np.uint64(0):
+            return key, _signed(value), at
+        if value > np.uint64(end - at):
+            report[0] = OVERRUN
+            report[1] = begin
+            report[2] = _signed(key >> np.uint64(3))
+            return np.uint64(0), 0, -1
+        return key, at, at + _signed(value)
+    after = at + 8 if wire_type == np.uint64(1) else at + 4
+    if wire_type != np.uint64(1) and wire_type != np.uint64(5):
+        report[0] = BAD_WIRE_TYPE
+        report[1] = begin
+        report[2] = _signed(wire_type)
+        return np.uint64(0), 0, -1
+    if after > end:
+        report[0] = OVERRUN
+        report[1] = begin
+        report[2] = _signed(key >> np.uint64(3))
+        return np.uint64(0), 0, -1
+    return key, at, after
 
 
 @inner
-def _fail(report: Int64s, code: int, at: int, detail: int) -> int:
+def _chosen(key: UInt64, mask: int) -> bool:
+    number = key >> np.uint64(3)
+    length_delimited = key & np.uint64(7) == np.uint64(2)
+    return length_delimited and number < np.uint64(63) and (mask >> _signed(number)) & 1 == 1
+
+
+@inner
+def _fail(report: Int64s, code: int, at: int) -> None:
     report[0] = code
     report[1] = at
-    report[2] = detail
-    return -1
 
 
-@inner
-def _number(report: Int64s, at: int, found: int) -> int:
-    return _fail(report, CUT_NUMBER if found == -1 else LONG_NUMBER, at, 0)
-
-
-@inner
-def _field(buffer: Bytes, at: int, end: int, report: Int64s) -> tuple[int, int, int, int]:
-    """Number, wire type, start of the payload, end of the field; the end is -1 on bad bytes."""
-    key, payload = _varint(buffer, at, end)
-    if payload < 0:
-        return 0, 0, 0, _number(report, at, payload)
-    number = _signed(key >> np.uint64(3))
-    wire_type = _signed(key & np.uint64(7))
-    if number == 0 or key > np.uint64(0xFFFFFFFF):
-        return 0, 0, 0, _fail(report, BAD_FIELD, at, 0)
-    if wire_type == 2:
-        length, after = _varint(buffer, payload, end)
-        if after < 0:
-            return 0, 0, 0, _number(report, payload, after)
-        if length > np.uint64(end - after):
-            return 0, 0, 0, _fail(report, OVERRUN, at, number)
-        return number, wire_type, after, after + _signed(length)
-    if wire_type == 0:
-        _, after = _varint(buffer, payload, end)
-        if after < 0:
-            return 0, 0, 0, _number(report, payload, after)
-        return number, wire_type, payload, after
-    if wire_type == 1 or wire_type == 5:
-        after = payload + (8 if wire_type == 1 else 4)
-        if after > end:
-            return 0, 0, 0, _fail(report, OVERRUN, at, number)
-        return number, wire_type, payload, after
-    return 0, 0, 0, _fail(report, BAD_WIRE_TYPE, at, wire_type)
-
-
-@inner
-def _chosen(number: int, wire_type: int, mask: int) -> bool:
-    return wire_type == 2 and number < 63 and (mask >> number) & 1 == 1
-
-
-@kernel("void(Array(u1, 1, 'C', True), i8, i8, i8, i8[::1])")
+@kernel("void(Array(u1, 1, 'C', True), i8, i8, i8, i8[::1])", allocates=False)
 def measure(buffer: Bytes, start: int, end: int, mask: int, report: Int64s) -> None:
     """Counts the length-delimited fields whose bit is set in ``mask``.
 
@@ -124,10 +157,10 @@ def measure(buffer: Bytes, start: int, end: int, mask: int, report: Int64s) -> N
     first = end
     last = end
     while at < end:
-        number, wire_type, _, after = _field(buffer, at, end, report)
+        key, _, after = _field(buffer, at, end, report)
         if after < 0:
             return
-        if _chosen(number, wire_type, mask):
+        if _chosen(key, mask):
             if count == 0:
                 first = at
             last = after
@@ -140,7 +173,7 @@ def measure(buffer: Bytes, start: int, end: int, mask: int, report: Int64s) -> N
     report[6] = last
 
 
-@kernel("void(Array(u1, 1, 'C', True), i8, i8, i8, i8[::1], i8[::1], i8[::1])")
+@kernel("void(Array(u1, 1, 'C', True), i8, i8, i8, i8[::1], i8[::1], i8[::1])", allocates=False)
 def lift(
     buffer: Bytes, start: int, end: int, mask: int, starts: Int64s, ends: Int64s, report: Int64s
 ) -> None:
@@ -148,12 +181,12 @@ def lift(
     at = start
     count = 0
     while at < end:
-        number, wire_type, payload, after = _field(buffer, at, end, report)
+        key, payload, after = _field(buffer, at, end, report)
         if after < 0:
             return
-        if _chosen(number, wire_type, mask):
+        if _chosen(key, mask):
             if count == starts.size:
-                _fail(report, CHANGED, at, 0)
+                _fail(report, CHANGED, at)
                 return
             starts[count] = payload
             ends[count] = after
@@ -161,7 +194,7 @@ def lift(
         at = after
 
 
-@kernel("void(Array(u1, 1, 'C', True), i8, i8, i8, b1, u1[::1], i8[::1])")
+@kernel("void(Array(u1, 1, 'C', True), i8, i8, i8, b1, u1[::1], i8[::1])", allocates=False)
 def gather(
     buffer: Bytes, start: int, end: int, mask: int, keep: bool, out: Bytes, report: Int64s
 ) -> None:
@@ -169,27 +202,28 @@ def gather(
     at = start
     filled = 0
     while at < end:
-        number, wire_type, _, after = _field(buffer, at, end, report)
+        key, _, after = _field(buffer, at, end, report)
         if after < 0:
             return
-        if _chosen(number, wire_type, mask) == keep:
+        if _chosen(key, mask) == keep:
             if after - at > out.size - filled:
-                _fail(report, CHANGED, at, 0)
+                _fail(report, CHANGED, at)
                 return
-            out[filled : filled + after - at] = buffer[at:after]
+            for i in range(after - at):
+                out[np.uint64(filled + i)] = buffer[np.uint64(at + i)]
             filled += after - at
         at = after
 
 
-@kernel("i8(Array(u1, 1, 'C', True), i8, i8, i8, i8[::1])")
+@kernel("i8(Array(u1, 1, 'C', True), i8, i8, i8, i8[::1])", allocates=False)
 def skip_events(buffer: Bytes, start: int, end: int, skip: int, report: Int64s) -> int:
     """Where the event field starts that follows ``skip`` others; -1 when there is none."""
     at = start
     while at < end:
-        number, wire_type, _, after = _field(buffer, at, end, report)
+        key, _, after = _field(buffer, at, end, report)
         if after < 0:
             return -1
-        if number == 4 and wire_type == 2:
+        if key == EVENTS:
             if skip == 0:
                 return at
             skip -= 1
@@ -217,7 +251,7 @@ def _row(
     return row if row >= 0 else missing
 
 
-@kernel("void(i8[::1], u8, i4[::1], i8[::1])")
+@kernel("void(i8[::1], u8, i4[::1], i8[::1])", allocates=False)
 def hash_ids(ids: Int64s, multiplier: UInt64, rows: Int32s, keys: Int64s) -> None:
     """Fills the hash table of ``decode``; its size is a power of two above twice the ids."""
     bound = np.uint64(keys.size - 1)
@@ -241,42 +275,11 @@ def _slot(stat_id: int, low_slots: Int16s, high_ids: Int64s, high_slots: Int16s)
     return slot
 
 
-@inner
-def _stat(buffer: Bytes, at: int, end: int, report: Int64s) -> tuple[int, int, int]:
-    """Id, kind and raw value of an XStat; the kind is -1 on bad bytes."""
-    stat_id = 0
-    kind = 0
-    raw = 0
-    while at < end:
-        # One-byte keys and small numbers are nearly all there is.
-        number, wire_type, payload, after = _field(buffer, at, end, report)
-        if after < 0:
-            return 0, -1, 0
-        if wire_type == 0:
-            if number == 1:
-                stat_id = _signed(_varint(buffer, payload, end)[0])
-            elif number == 3 or number == 4 or number == 7:
-                kind = number
-                raw = _signed(_varint(buffer, payload, end)[0])
-        elif wire_type == 1:
-            if number == 2:
-                kind = number
-                bits = np.uint64(0)
-                for i in range(8):
-                    bits |= np.uint64(buffer[np.uint64(payload + i)]) << np.uint64(8 * i)
-                raw = _signed(bits)
-        elif wire_type == 2 and (number == 5 or number == 6 or number == 8):
-            kind = number
-            # The handle is where the key is: one number tells start and length.
-            raw = at
-        at = after
-    return stat_id, kind, raw
-
-
 @kernel(
     "void(Array(u1, 1, 'C', True), i8, i8, i8, i8, i4[::1], i8[::1], u8, i8,"
     " i2[::1], i8[::1], i2[::1], i4[::1], i8[::1], i8[::1], i8[::1], i8[::1],"
-    " u1[:, ::1], i8[:, ::1], i8[::1])"
+    " u1[:, ::1], i8[:, ::1], i8[::1])",
+    allocates=False,
 )
 def decode(
     buffer: Bytes,
@@ -319,47 +322,63 @@ def decode(
     last_row = _row(last_id, low, rows, keys, multiplier, missing)
     at = start
     while at < end:
-        number, wire_type, payload, after = _field(buffer, at, end, report)
+        key, payload, after = _field(buffer, at, end, report)
         if after < 0:
             return
-        if number != 4 or wire_type != 2:
+        if key != EVENTS:
             at = after
             continue
         if event == count:
-            _fail(report, CHANGED, at, 0)
+            _fail(report, CHANGED, at)
             return
         metadata_id = 0
         offset = 0
         duration = 0
         times = 0
-        inside = payload
-        while inside < after:
-            number, wire_type, body, behind = _field(buffer, inside, after, report)
+        while payload < after:
+            key, value, behind = _field(buffer, payload, after, report)
             if behind < 0:
                 return
-            if wire_type == 0:
-                if number <= 5 and number != 4:
-                    value = _signed(_varint(buffer, body, after)[0])
-                    if number == 1:
-                        metadata_id = value
-                    elif number == 2:
-                        offset = value
-                        times = 0
-                    elif number == 3:
-                        duration = value
-                    else:
-                        times = value
-                        offset = 0
-            elif stats and number == 4 and wire_type == 2:
-                stat_id, kind, raw = _stat(buffer, body, behind, report)
-                if kind < 0:
-                    return
+            payload = behind
+            if key == METADATA_ID:
+                metadata_id = value
+            elif key == OFFSET:
+                offset = value
+                times = 0
+            elif key == DURATION:
+                duration = value
+            elif key == OCCURRENCES:
+                times = value
+                offset = 0
+            elif stats and key == STATS:
+                stat_id = 0
+                kind = 0
+                raw = 0
+                while value < behind:
+                    key, content, next_value = _field(buffer, value, behind, report)
+                    if next_value < 0:
+                        return
+                    if key == METADATA_ID:
+                        stat_id = content
+                    elif key == INT64_VALUE or key == UINT64_VALUE or key == REF_VALUE:  # noqa: SIM109  # as fast as numba gets
+                        kind = _signed(key >> np.uint64(3))
+                        raw = content
+                    elif key == DOUBLE_VALUE:
+                        kind = 2
+                        bits = np.uint64(0)
+                        for i in range(8):
+                            bits |= np.uint64(buffer[np.uint64(content + i)]) << np.uint64(8 * i)
+                        raw = _signed(bits)
+                    elif key == STRING_VALUE or key == BYTES_VALUE or key == GZIP_VALUE:  # noqa: SIM109  # likewise
+                        kind = _signed(key >> np.uint64(3))
+                        # The handle is where the key is: one number tells start and length.
+                        raw = value
+                    value = next_value
                 slot = _slot(stat_id, low_slots, high_ids, high_slots)
                 # Of a stat that repeats, the first counts.
                 if slot >= 0 and kinds[slot, event] == 0:
                     kinds[slot, event] = kind
                     raws[slot, event] = raw
-            inside = behind
         if fields:
             if metadata_id != last_id:
                 last_id = metadata_id
@@ -380,7 +399,7 @@ def decode(
         event += 1
         at = after
     if event != count:
-        _fail(report, CHANGED, end, 0)
+        _fail(report, CHANGED, end)
 
 
 @inner
@@ -423,41 +442,34 @@ def _is_utf8(buffer: Bytes, at: int, end: int) -> bool:
     return True
 
 
-BAD_TEXT: Final = 7
-
-
-@kernel("void(Array(u1, 1, 'C', True), i8, i8, i8[::1])")
+@kernel("void(Array(u1, 1, 'C', True), i8, i8, i8[::1])", allocates=False)
 def check_line(buffer: Bytes, start: int, end: int, report: Int64s) -> None:
     """Walks every event and stat of an XLine.
 
-    ``report[3:]``: events, stats, longest string or bytes value.
+    ``report[3:]``: events, stats.
     """
     at = start
     while at < end:
-        number, wire_type, payload, after = _field(buffer, at, end, report)
+        key, payload, after = _field(buffer, at, end, report)
         if after < 0:
             return
         at = after
-        if number != 4 or wire_type != 2:
+        if key != EVENTS:
             continue
         report[3] += 1
-        inside = payload
-        while inside < after:
-            number, wire_type, body, behind = _field(buffer, inside, after, report)
+        while payload < after:
+            key, value, behind = _field(buffer, payload, after, report)
             if behind < 0:
                 return
-            inside = behind
-            if number != 4 or wire_type != 2:
+            payload = behind
+            if key != STATS:
                 continue
             report[4] += 1
-            while body < behind:
-                number, wire_type, value, next_body = _field(buffer, body, behind, report)
-                if next_body < 0:
+            while value < behind:
+                key, content, next_value = _field(buffer, value, behind, report)
+                if next_value < 0:
                     return
-                if wire_type == 2 and (number == 5 or number == 6 or number == 8):
-                    if next_body - value > report[5]:
-                        report[5] = next_body - value
-                    if number == 5 and not _is_utf8(buffer, value, next_body):
-                        _fail(report, BAD_TEXT, body, 0)
-                        return
-                body = next_body
+                if key == STRING_VALUE and not _is_utf8(buffer, content, next_value):
+                    _fail(report, BAD_TEXT, value)
+                    return
+                value = next_value
