@@ -133,9 +133,9 @@ def _field(buffer: Bytes, at: int, end: int, report: Int64s) -> tuple[UInt64, in
 
 @inner
 def _chosen(key: UInt64, mask: int) -> bool:
-    number = key >> np.uint64(3)
+    number = _signed(key >> np.uint64(3))
     length_delimited = key & np.uint64(7) == np.uint64(2)
-    return length_delimited and number < np.uint64(63) and (mask >> _signed(number)) & 1 == 1
+    return bool(length_delimited and number < 63 and (mask >> number) & 1 == 1)
 
 
 @inner
