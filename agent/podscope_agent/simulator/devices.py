@@ -22,6 +22,9 @@ class Device:
         hidden: Width of the simulated model that suits the device.
         vmem_read_gbps: Bandwidth of the on-chip memory, reading, GB/s (TPU).
         vmem_write_gbps: The same, writing.
+        compute_units: Streaming multiprocessors (GPU).
+        clock_khz: Their clock (GPU).
+        capability: Compute capability (GPU).
     """
 
     name: str
@@ -35,6 +38,9 @@ class Device:
     hidden: int
     vmem_read_gbps: float = 0.0
     vmem_write_gbps: float = 0.0
+    compute_units: int = 0
+    clock_khz: int = 0
+    capability: tuple[int, int] = (0, 0)
 
 
 # HBM peaks are written as the TPU runtime writes them: GiB/s turned into GB/s. The on-chip
@@ -46,7 +52,8 @@ DEVICES: Final[dict[str, Device]] = {
                4_999.36, 3_461.09),
         Device("tpu-v6e", "tpu", 4, "TPU v6 Lite", 918.0, 1637.993152512, 34_359_738_368, 180.0,
                1024, 23_296.0099876864, 16_128.031693209601),
-        Device("gpu-h100", "gpu", 8, "", 989.0, 3_352.32, 85_027_979_264, 350.0, 1024),
+        Device("gpu-h100", "gpu", 8, "", 989.0, 3_352.32, 85_027_979_264, 350.0, 1024,
+               compute_units=132, clock_khz=1_980_000, capability=(9, 0)),
         Device("cpu", "cpu", 1, "", 1.0, 80.0, 68_719_476_736, 4.0, 256),
     )
 }  # fmt: skip

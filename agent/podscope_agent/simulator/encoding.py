@@ -57,7 +57,8 @@ def event_bytes(head: bytes, offset_ps: int, duration_ps: int, stats: bytes = b"
         duration_ps: Length.
         stats: Stats, each wrapped by `event_stat`.
     """
-    body = head + varint(offset_ps) + b"\x18" + varint(duration_ps) + stats
+    duration = b"\x18" + varint(duration_ps) if duration_ps else b""
+    body = head + varint(offset_ps) + duration + stats
     return b"\x22" + varint(len(body)) + body
 
 

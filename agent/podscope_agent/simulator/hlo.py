@@ -254,6 +254,8 @@ class _ModuleBuilder:
                 self._add_op(entry, op)
         else:
             entry.parameter(2 * count, "batch", self._array(program.activation))
+        if program.lead is not None:
+            self._add_op(entry, program.lead)
         scalar = _plain_shape(hlo_pb2.S32, ())
         zero = entry.add("zero", "constant", scalar)
         zero.literal.shape.CopyFrom(scalar)

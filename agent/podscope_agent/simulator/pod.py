@@ -119,7 +119,8 @@ class Pod:
         slow = 1.0 if self.slow_host is None else self.slow_factor
         collective = tuple(op.weight_ps for op in program.collectives)
         update_ps = sum(op.weight_ps for op in program.epilogue)
-        tail_ps = compute_ps // 100
+        # A GPU's step is known only by its kernels, so it ends with the last of them.
+        tail_ps = 0 if self.kind.family == "gpu" else compute_ps // 100
         busy = compute_ps * slow + sum(collective) + update_ps + tail_ps
         waited = round(busy * self.input_bound / (1 - self.input_bound))
         load = Load(

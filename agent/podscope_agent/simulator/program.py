@@ -164,6 +164,7 @@ class Program:
         device: What it was compiled for.
         size: How large it is.
         element_bytes: Bytes of one element (2: bfloat16; 4 on a CPU).
+        lead: An op that runs before the input is there (GPU), or None.
         prologue: Ops before the loop.
         body: Ops of one loop iteration.
         loop: The ``while`` op itself.
@@ -177,6 +178,7 @@ class Program:
         self.element_bytes = 4 if device.family == "cpu" else 2
         self._symbol = 0
         self._names: dict[str, int] = {}
+        self.lead: Op | None = None
         self.prologue: list[Op] = []
         self.body: list[Op] = []
         self.collectives: list[Op] = []
@@ -209,7 +211,8 @@ class Program:
     @property
     def ops(self) -> list[Op]:
         """Every op once, in program order."""
-        return [*self.prologue, self.loop, *self.body, *self.collectives, *self.epilogue]
+        lead = [] if self.lead is None else [self.lead]
+        return [*lead, *self.prologue, self.loop, *self.body, *self.collectives, *self.epilogue]
 
     @cached_property
     def compute_slots(self) -> tuple[Slot, ...]:
@@ -250,6 +253,10 @@ class Program:
     def bytes_per_step(self) -> int:
         """Bytes that one core moves in one step."""
         return sum(op.bytes_accessed * self.executions[op.name] for op in self.ops)
+
+    @property
+    def _matmul_stem(self) -> str:
+        return "gemm_fusion_dot" if self.device.family == "gpu" else "fusion"
 
     def _name(self, stem: str) -> str:
         count = self._names.get(stem, 0)
@@ -321,6 +328,12 @@ class Program:
             self.prologue.append(
                 self._op("copy-done", "copy-done", ((start.name, first),), (first,), name, 44)
             )
+        elif self.device.family == "gpu":
+            weight = ("param.0", self.weights[0])
+            name = "jit(train_step)/convert_element_type"
+            self.lead = self._op(
+                "elementwise", "convert_fusion", (weight,), (self.weights[0],), name, 47
+            )
         self.loop = self._op("while", "while", (), (), "jit(train_step)/while", 52)
         self._build_body()
         self._build_update()
@@ -389,7 +402,7 @@ class Program:
         transposed: bool = False,
     ) -> tuple[str, Array]:
         op = self._op(
-            "matmul", "fusion", (left, right), (output,), f"{framework_name}/dot_general",
+            "matmul", self._matmul_stem, (left, right), (output,), f"{framework_name}/dot_general",
             source_line, (1, 1 if transposed else 0),
         )  # fmt: skip
         self.body.append(op)
@@ -408,7 +421,7 @@ class Program:
         shape = self.weights[number]
         sum_so_far = (f"state.g{number}", shape)
         self.body.append(
-            self._op("matmul_add", "fusion", (saved, incoming, sum_so_far), (shape,),
+            self._op("matmul_add", self._matmul_stem, (saved, incoming, sum_so_far), (shape,),
                      f"{framework_name}/dot_general", source_line, (0, 0))
         )  # fmt: skip
 

@@ -11,10 +11,13 @@ from podscope_agent.simulator.memory import peak_bytes
 from podscope_agent.simulator.pod import Pod
 from podscope_agent.simulator.program import Op
 from podscope_agent.simulator.server import ServedHost
+from podscope_agent.simulator.slots import compute_bounds
 from podscope_agent.simulator.timeline import StepTiming
 from podscope_agent.simulator.xspace import mxu_utilization_percent, record_host
 
 TRUTH_VERSION = 1
+_MAX_SUMMED_SLOTS = 20_000_000
+"""Above this, summing the time of each category would take longer than the profiles themselves."""
 
 
 def planted_truth(pod: Pod, hosts: Sequence[ServedHost]) -> dict[str, Any]:
@@ -57,6 +60,7 @@ def planted_truth(pod: Pod, hosts: Sequence[ServedHost]) -> dict[str, Any]:
                 "address": host.address,
                 "fault": None if host.fault is None else host.fault.kind,
                 "is_slow": host.index == pod.slow_host,
+                "category_ps": _category_ps(pod, host.index),
             }
             for host in hosts
         ],
@@ -67,12 +71,47 @@ def planted_truth(pod: Pod, hosts: Sequence[ServedHost]) -> dict[str, Any]:
 def _op_truth(pod: Pod, op: Op) -> dict[str, Any]:
     return {
         "name": op.name,
-        "category": op.tpu_category if pod.kind.family == "tpu" else op.hlo_category,
+        "category": _category(pod, op),
         "framework_name": op.framework_name,
         "executions_per_step": pod.program.executions[op.name],
         "flops": op.flops,
         "bytes_accessed": op.bytes_accessed,
     }
+
+
+def _category_ps(pod: Pod, host: int) -> dict[str, int] | None:
+    """Self time by HLO category, summed over the cores and steps of one capture."""
+    program, period, kind = pod.program, pod.timeline.period, pod.kind
+    slots = program.compute_slots
+    if pod.hosts * kind.cores_per_host * period * len(slots) > _MAX_SUMMED_SLOTS:
+        return None
+    is_tpu = kind.family == "tpu"
+    categories = [_category(pod, slot.op) if slot.op is not None else "while" for slot in slots]
+    totals: dict[str, int] = {}
+
+    def add(category: str, duration_ps: int) -> None:
+        totals[category] = totals.get(category, 0) + duration_ps
+
+    for step, timing in enumerate(pod.timeline.steps):
+        for core, compute_ps in enumerate(timing.compute_ps[host]):
+            bounds = compute_bounds(program, pod.seed, step + core, compute_ps)
+            for i, category in enumerate(categories):
+                add(category, bounds[i + 1] - bounds[i])
+            arrival = timing.input_ps[host] + compute_ps
+            add("all-reduce", timing.collective_end_ps[-1] - arrival)
+            add("loop fusion", timing.update_end_ps - timing.collective_end_ps[-1])
+            if is_tpu:
+                add("infeed", timing.input_ps[host])
+            elif program.lead is not None:
+                add("loop fusion", program.lead.weight_ps)
+    if not is_tpu:
+        # The loop is the host's there, and no kernel of its own stands for it.
+        totals.pop("while", None)
+    return totals
+
+
+def _category(pod: Pod, op: Op) -> str:
+    return op.tpu_category if pod.kind.family == "tpu" else op.hlo_category
 
 
 def _step_truth(index: int, timing: StepTiming) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from podscope_agent.simulator.cpu_host import record_cpu_host
 from podscope_agent.simulator.encoding import PlaneWriter, xspace_bytes
+from podscope_agent.simulator.gpu import gpu_plane
+from podscope_agent.simulator.gpu_host import record_gpu_host
 from podscope_agent.simulator.pod import Pod, Window
 from podscope_agent.simulator.tpu import tensor_core_plane
 from podscope_agent.simulator.tpu_host import record_tpu_host
@@ -67,9 +69,9 @@ def record_host(
     window = window if window is not None else pod.steps_window()
     options = options if options is not None else TraceOptions()
     planes = []
-    if options.device_tracer_level and pod.kind.family == "tpu":
-        cores = range(pod.kind.cores_per_host)
-        planes = [tensor_core_plane(pod, host, core, window) for core in cores]
+    if options.device_tracer_level and pod.kind.family != "cpu":
+        make = tensor_core_plane if pod.kind.family == "tpu" else gpu_plane
+        planes = [make(pod, host, core, window) for core in range(pod.kind.cores_per_host)]
     planes.append(_metadata_plane(pod, with_hlo=options.enable_hlo_proto))
     planes.append(_host_plane(pod, host, window, options))
     planes.append(_environment_plane(window, options))
@@ -93,10 +95,8 @@ def _metadata_plane(pod: Pod, *, with_hlo: bool) -> PlaneWriter:
 def _host_plane(pod: Pod, host: int, window: Window, options: TraceOptions) -> PlaneWriter:
     plane = PlaneWriter("/host:CPU")
     if options.host_tracer_level:
-        if pod.kind.family == "tpu":
-            record_tpu_host(plane, pod, host, window)
-        else:
-            record_cpu_host(plane, pod, host, window)
+        record = {"tpu": record_tpu_host, "gpu": record_gpu_host, "cpu": record_cpu_host}
+        record[pod.kind.family](plane, pod, host, window)
     if pod.kind.family == "tpu":
         plane.add_stat(
             plane.double_stat("matrix_unit_utilization_percent", mxu_utilization_percent(pod))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from google.protobuf.message import DecodeError
 
 from podscope_agent.simulator import Fault, Pod, PodServer, serving
 from podscope_protos import methods
@@ -265,6 +266,89 @@ def test_hosts_captured_together_show_the_same_steps() -> None:
         assert len(numbers[0]) == 2
 
     with_pod(check)
+
+
+def test_a_refusing_host_is_unavailable_and_the_others_answer() -> None:
+    async def check(addresses: list[str], server: PodServer) -> None:
+        del server
+        code, _ = await status_of(profile(addresses[0], request()))
+        assert code == grpc.StatusCode.UNAVAILABLE
+        assert (await profile(addresses[1], request())).xspace
+
+    with_pod(check, {0: Fault("refuse")})
+
+
+def test_a_hanging_host_lets_the_deadline_pass() -> None:
+    async def check(addresses: list[str], server: PodServer) -> None:
+        del server
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await profile(addresses[0], request())
+
+    with_pod(check, {0: Fault("hang")})
+
+
+def test_a_host_busy_twice_answers_the_third_time() -> None:
+    async def check(addresses: list[str], server: PodServer) -> None:
+        del server
+        for _ in range(2):
+            status = await status_of(profile(addresses[0], request()))
+            assert status == (grpc.StatusCode.INTERNAL, methods.BUSY_DETAILS)
+        assert (await profile(addresses[0], request())).xspace
+
+    with_pod(check, {0: Fault("busy", 2)})
+
+
+def test_a_busy_host_stays_busy() -> None:
+    async def check(addresses: list[str], server: PodServer) -> None:
+        del server
+        for _ in range(3):
+            code, _ = await status_of(profile(addresses[0], request()))
+            assert code == grpc.StatusCode.INTERNAL
+
+    with_pod(check, {0: Fault("busy")})
+
+
+def test_an_empty_host_says_so_and_has_no_events() -> None:
+    async def check(addresses: list[str], server: PodServer) -> None:
+        del server
+        response = await profile(addresses[0], request())
+        assert response.empty_trace
+        space = xplane_pb2.XSpace.FromString(response.xspace)
+        assert not any(line.events for plane in space.planes for line in plane.lines)
+
+    with_pod(check, {0: Fault("empty")})
+
+
+def test_a_corrupt_host_sends_no_xspace() -> None:
+    async def check(addresses: list[str], server: PodServer) -> None:
+        del server
+        response = await profile(addresses[0], request())
+        with pytest.raises(DecodeError):
+            xplane_pb2.XSpace.FromString(response.xspace)
+
+    with_pod(check, {0: Fault("corrupt")})
+
+
+def test_a_resetting_host_drops_the_connection_every_time() -> None:
+    async def check(addresses: list[str], server: PodServer) -> None:
+        del server
+        for _ in range(2):
+            code, _ = await status_of(profile(addresses[0], request()))
+            assert code == grpc.StatusCode.UNAVAILABLE
+
+    with_pod(check, {0: Fault("reset")})
+
+
+def test_a_slow_host_sends_at_its_rate() -> None:
+    async def check(addresses: list[str], server: PodServer) -> None:
+        del server
+        size = len((await profile(addresses[1], request())).xspace)
+        began = time.monotonic()
+        assert len((await profile(addresses[0], request())).xspace) > size / 2
+        assert time.monotonic() - began > 0.8
+
+    with_pod(check, {0: Fault("slow", 50_000)}, Pod(device="cpu", hosts=2, steps=3))
 
 
 def step_numbers(xspace: bytes) -> list[int]:
