@@ -37,6 +37,20 @@ class XSpaceError(AnalyzerError):
         super().__init__(f"not a valid XSpace: {problem} at {', '.join(where)}")
 
 
+class CompilerMissingError(AnalyzerError):
+    """The file is too large to be read without compiled kernels."""
+
+    code: ClassVar[str] = "no_compiler"
+    exit_code: ClassVar[ExitCode] = ExitCode.USAGE
+
+    def __init__(self, size: int, limit: int) -> None:
+        self.size = size
+        super().__init__(
+            f"the file has {size >> 20} MiB, and without numba only files up to "
+            f"{limit >> 20} MiB are read: pip install 'podscope[collector]'"
+        )
+
+
 class UnknownToolError(AnalyzerError):
     """No tool has this name."""
 

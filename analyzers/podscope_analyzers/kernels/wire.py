@@ -446,7 +446,7 @@ def _is_utf8(buffer: Bytes, at: int, end: int) -> bool:
 def check_line(buffer: Bytes, start: int, end: int, report: Int64s) -> None:
     """Walks every event and stat of an XLine.
 
-    ``report[3:]``: events, stats.
+    ``report[3]``: their stats.
     """
     at = start
     while at < end:
@@ -456,7 +456,6 @@ def check_line(buffer: Bytes, start: int, end: int, report: Int64s) -> None:
         at = after
         if key != EVENTS:
             continue
-        report[3] += 1
         while payload < after:
             key, value, behind = _field(buffer, payload, after, report)
             if behind < 0:
@@ -464,7 +463,7 @@ def check_line(buffer: Bytes, start: int, end: int, report: Int64s) -> None:
             payload = behind
             if key != STATS:
                 continue
-            report[4] += 1
+            report[3] += 1
             while value < behind:
                 key, content, next_value = _field(buffer, value, behind, report)
                 if next_value < 0:

@@ -3,7 +3,8 @@
 from podscope_analyzers.xspace.columns import Columns, StatColumn
 from podscope_analyzers.xspace.limits import Limits
 from podscope_analyzers.xspace.metadata import EventMetadataTable, StatValue
-from podscope_analyzers.xspace.space import Line, Plane, XSpace, open_xspace
+from podscope_analyzers.xspace.opening import Verification, open_xspace, verify
+from podscope_analyzers.xspace.space import Line, Plane, XSpace
 
 __all__ = [
     "Columns",
@@ -13,6 +14,8 @@ __all__ = [
     "Plane",
     "StatColumn",
     "StatValue",
+    "Verification",
     "XSpace",
     "open_xspace",
+    "verify",
 ]

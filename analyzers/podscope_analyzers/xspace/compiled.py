@@ -8,7 +8,7 @@ import numpy.typing as npt
 from podscope_analyzers.kernels import wire as kernels
 from podscope_analyzers.kernels.factorise import SEED, number_texts
 from podscope_analyzers.xspace.columns import Int32s, Int64s
-from podscope_analyzers.xspace.wire import DecodedLine, LineRequest, Span, WireError, walk
+from podscope_analyzers.xspace.wire import DecodedLine, LineRequest, Span, WireError, too_many, walk
 
 EVENTS: Final = 4
 LOW_STAT_IDS: Final = 4096
@@ -85,29 +85,32 @@ class CompiledWire:
         fields = frozenset({field})
         count, _, first, _ = self._measure(span, fields)
         if count > limit:
-            problem = f"field {field} repeats more than {limit} times"
-            raise WireError(problem, first)
+            raise WireError(too_many(fields, limit), first)
         starts, ends = np.empty(count, np.int64), np.empty(count, np.int64)
         report = np.zeros(8, np.int64)
         kernels.lift(self._buffer, *span, _mask(fields), starts, ends, report)
         _raise(report)
         return list(zip(starts.tolist(), ends.tolist(), strict=True))
 
-    def gather(self, span: Span, fields: frozenset[int], *, keep: bool) -> bytes:
-        """The message with only these fields, or without them."""
-        return self._split(span, fields, keep=keep)[0]
+    def without(self, span: Span, fields: frozenset[int]) -> bytes:
+        """The message without these length-delimited fields."""
+        return self._split(span, fields, keep=False, limit=len(self._buffer))[0]
+
+    def only(self, span: Span, fields: frozenset[int], limit: int) -> bytes:
+        """The message with only these fields."""
+        return self._split(span, fields, keep=True, limit=limit)[0]
 
     def line(self, span: Span, limit: int) -> tuple[bytes, int]:
         """A line without its events, and how many they are."""
-        header, count = self._split(span, frozenset({EVENTS}), keep=False)
-        if count > limit:
-            problem = f"a line has more than {limit} events"
-            raise WireError(problem, span[0])
-        return header, count
+        return self._split(span, frozenset({EVENTS}), keep=False, limit=limit)
 
-    def _split(self, span: Span, fields: frozenset[int], *, keep: bool) -> tuple[bytes, int]:
+    def _split(
+        self, span: Span, fields: frozenset[int], *, keep: bool, limit: int
+    ) -> tuple[bytes, int]:
         start, end = span
         count, size, first, last = self._measure(span, fields)
+        if count > limit:
+            raise WireError(too_many(fields, limit), first)
         buffer = self._buffer
         if size == last - first:
             # They lie in one piece, as every known tracer writes them: no second walk.
@@ -174,12 +177,12 @@ class CompiledWire:
         _raise(report)
         return self._payloads.value(at)
 
-    def check(self, span: Span) -> tuple[int, int]:
-        """Walks every event of a line; how many events and stats it has."""
+    def check(self, span: Span) -> int:
+        """Reads every event of a line; how many stats they have."""
         report = np.zeros(8, np.int64)
         kernels.check_line(self._buffer, *span, report)
         _raise(report)
-        return int(report[3]), int(report[4])
+        return int(report[3])
 
 
 def _metadata_table(ids: Int64s) -> tuple[int, Int32s, Int64s]:

@@ -10,20 +10,20 @@ class Limits:
 
     Attributes:
         planes: In one XSpace.
-        lines: In one plane.
+        lines: In one XSpace.
         events: In one line.
         metadata: Entries of one plane's event or stat metadata.
-        name_bytes: One name or string value.
+        name_bytes: The name of a plane or line, or one name in the metadata.
         decompressed_bytes: A compressed file, unpacked.
         value_bytes: One compressed stat value, unpacked.
         portable_bytes: A file read without compiled kernels.
     """
 
-    planes: int = 65_536
-    lines: int = 1_000_000
+    planes: int = 16_384
+    lines: int = 131_072
     events: int = 1 << 31
-    metadata: int = 16_000_000
-    name_bytes: int = 64 << 20
+    metadata: int = 4_000_000
+    name_bytes: int = 16 << 20
     decompressed_bytes: int = 8 << 30
     value_bytes: int = 256 << 20
     portable_bytes: int = 300 << 20

@@ -1,8 +1,9 @@
 """The XSpace as its readers see it: planes, lines, and columns made when asked for."""
 
+import os
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from mmap import mmap
 from typing import Final, TypeVar
 
 import numpy as np
@@ -10,8 +11,7 @@ from google.protobuf.message import DecodeError, Message
 
 from podscope_analyzers.errors import XSpaceError
 from podscope_analyzers.xspace.columns import Columns, StatColumn
-from podscope_analyzers.xspace.compiled import CompiledWire
-from podscope_analyzers.xspace.limits import DEFAULT_LIMITS, Limits
+from podscope_analyzers.xspace.limits import Limits
 from podscope_analyzers.xspace.metadata import EventMetadataTable, StatReader, StatValue
 from podscope_analyzers.xspace.wire import (
     DecodedLine,
@@ -34,6 +34,13 @@ METADATA: Final = frozenset({4, 5})
 ABSOLUTE_NS: Final = 1 << 51
 
 
+def _processors() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 class Line:
     """One line of a plane: a thread, a stream, or a row that the tracer made.
 
@@ -53,6 +60,7 @@ class Line:
         self._plane = plane
         self._span = span
         self._decoded: list[tuple[dict[str, int], DecodedLine]] = []
+        self._absent: set[str] = set()
         self.id = header.id
         self.display_id = header.display_id
         self.name = header.name
@@ -78,9 +86,10 @@ class Line:
         Raises:
             XSpaceError: an event is not valid.
         """
-        wanted = set(stats)
+        known = self._plane.stat_names
         have = {name for slots, _ in self._decoded for name in slots}
-        missing = sorted(wanted - have)
+        missing = sorted({name for name in stats if name in known} - have)
+        self._absent.update(name for name in stats if name not in known)
         if missing or not self._decoded:
             self._decoded.append(self._decode(missing))
         return self._joined()
@@ -88,7 +97,7 @@ class Line:
     def _decode(self, names: list[str]) -> tuple[dict[str, int], DecodedLine]:
         slots = {name: slot for slot, name in enumerate(names)}
         reader = self._plane.stat_reader
-        by_id = {key: slot for name, slot in slots.items() for key in reader.ids.get(name, ())}
+        by_id = {key: slot for name, slot in slots.items() for key in reader.ids[name]}
         request = LineRequest(
             span=self._span,
             count=self.event_count,
@@ -104,7 +113,7 @@ class Line:
     def _joined(self) -> Columns:
         first = self._decoded[0][1]
         reader, limits = self._plane.stat_reader, self._plane.space.limits
-        stats = {
+        stats: dict[str, StatColumn] = {
             name: StatColumn(
                 kind=part.kinds[slot],
                 raw=part.raws[slot],
@@ -115,6 +124,11 @@ class Line:
             for slots, part in self._decoded
             for name, slot in slots.items()
         }
+        # A stat that the plane does not know takes no memory.
+        nothing = np.broadcast_to(np.uint8(0), (self.event_count,))
+        zeros = np.broadcast_to(np.int64(0), (self.event_count,))
+        for name in self._absent:
+            stats[name] = StatColumn(nothing, zeros, first.payloads, {}, limits.value_bytes)
         return Columns(
             metadata=first.metadata,
             start_ps=first.start_ps,
@@ -126,6 +140,16 @@ class Line:
     def release(self) -> None:
         """Forgets the columns; the next ``columns`` decodes again."""
         self._decoded.clear()
+        self._absent.clear()
+
+    def check(self) -> int:
+        """Reads every field of every event; how many stats they have.
+
+        Raises:
+            XSpaceError: one of them is not valid.
+        """
+        wire = self._plane.space.wire
+        return self._plane.guarded(lambda: wire.check(self._span), line=self.name)
 
     def event_stats(self, event: int) -> dict[str, StatValue]:
         """All stats of one event, read now.
@@ -146,22 +170,21 @@ class Line:
 class Plane:
     """One plane: a device, the host, or a table of metadata."""
 
-    def __init__(self, space: "XSpace", span: Span) -> None:
+    def __init__(self, space: "XSpace", span: Span, lines_before: int) -> None:
         self._space = space
         self._span = span
         self._name: str | None = None
         wire, limits = space.wire, space.limits
         others = METADATA | {LINES}
         header = self.parse(
-            xplane_pb2.XPlane,
-            self.guarded(lambda: wire.gather(span, others, keep=False)),
-            span,
+            xplane_pb2.XPlane, self.guarded(lambda: wire.without(span, others)), span
         )
         self._header = header
         self._name = header.name
         self.id: int = header.id
         self.name: str = header.name
-        spans = self.guarded(lambda: wire.lift(span, LINES, limits.lines))
+        self._check_name(self.name)
+        spans = self.guarded(lambda: wire.lift(span, LINES, limits.lines - lines_before))
         self.lines: tuple[Line, ...] = tuple(self._line(line) for line in spans)
 
     def __repr__(self) -> str:
@@ -170,7 +193,15 @@ class Plane:
     def _line(self, span: Span) -> Line:
         wire, limits = self._space.wire, self._space.limits
         raw, count = self.guarded(lambda: wire.line(span, limits.events))
-        return Line(self, span, self.parse(xplane_pb2.XLine, raw, span), count)
+        header = self.parse(xplane_pb2.XLine, raw, span)
+        self._check_name(header.name)
+        return Line(self, span, header, count)
+
+    def _check_name(self, name: str) -> None:
+        limit = self._space.limits.name_bytes
+        if len(name) > limit:
+            problem = f"a name is longer than {limit} bytes"
+            raise XSpaceError(problem, offset=self._span[0], plane=self._name)
 
     @property
     def space(self) -> "XSpace":
@@ -179,14 +210,9 @@ class Plane:
 
     @cached_property
     def _metadata(self) -> xplane_pb2.XPlane:
-        wire = self._space.wire
-        raw = self.guarded(lambda: wire.gather(self._span, METADATA, keep=True))
-        message = self.parse(xplane_pb2.XPlane, raw, self._span)
-        limit = self._space.limits.metadata
-        if max(len(message.event_metadata), len(message.stat_metadata)) > limit:
-            problem = f"more than {limit} entries of metadata"
-            raise XSpaceError(problem, offset=self._span[0], plane=self.name)
-        return message
+        wire, limit = self._space.wire, self._space.limits.metadata
+        raw = self.guarded(lambda: wire.only(self._span, METADATA, limit))
+        return self.parse(xplane_pb2.XPlane, raw, self._span)
 
     @cached_property
     def stat_reader(self) -> StatReader:
@@ -203,7 +229,7 @@ class Plane:
         """The plane's own stats by name; of a name that repeats, the first."""
         return self.stat_reader.first(self._header.stats)
 
-    @property
+    @cached_property
     def stat_names(self) -> frozenset[str]:
         """Names of the plane's stat metadata."""
         return frozenset(self.stat_reader.ids)
@@ -238,17 +264,19 @@ class XSpace:
         hostnames: Of the machines that were profiled.
         errors: What the tracers could not record.
         warnings: What they warn of.
+        size_bytes: Of the XSpace, unpacked.
         base_ns: Unix time in nanoseconds that was taken off the lines' timestamps; 0 when
             the file's times are relative already, as tracers write them.
     """
 
     def __init__(self, wire: Wire, size: int, limits: Limits) -> None:
         self.wire = wire
+        self.size_bytes = size
         self.limits = limits
         whole = (0, size)
         try:
             spans = wire.lift(whole, 1, limits.planes)
-            header = xplane_pb2.XSpace.FromString(wire.gather(whole, PLANES, keep=False))
+            header = xplane_pb2.XSpace.FromString(wire.without(whole, PLANES))
         except WireError as error:
             raise XSpaceError(error.problem, offset=error.offset) from error
         except DecodeError as error:
@@ -257,7 +285,12 @@ class XSpace:
         self.hostnames: tuple[str, ...] = tuple(header.hostnames)
         self.errors: tuple[str, ...] = tuple(header.errors)
         self.warnings: tuple[str, ...] = tuple(header.warnings)
-        self.planes: tuple[Plane, ...] = tuple(Plane(self, span) for span in spans)
+        planes: list[Plane] = []
+        lines = 0
+        for span in spans:
+            planes.append(Plane(self, span, lines))
+            lines += len(planes[-1].lines)
+        self.planes: tuple[Plane, ...] = tuple(planes)
         self.base_ns = self._rebase()
 
     def __repr__(self) -> str:
@@ -265,8 +298,7 @@ class XSpace:
 
     def _rebase(self) -> int:
         """Makes Unix times relative; tracers that did so already are left alone."""
-        lines = [line for plane in self.planes for line in plane.lines]
-        absolute = [line for line in lines if abs(line.timestamp_ns) >= ABSOLUTE_NS]
+        absolute = [line for line in self.lines if abs(line.timestamp_ns) >= ABSOLUTE_NS]
         if not absolute:
             return 0
         earliest = min(line.timestamp_ns for line in absolute)
@@ -280,23 +312,41 @@ class XSpace:
             raise XSpaceError(problem, offset=0)
         return base
 
+    @property
+    def lines(self) -> list[Line]:
+        """The lines of all planes."""
+        return [line for plane in self.planes for line in plane.lines]
+
+    def decode(
+        self, lines: Iterable[Line], stats: Iterable[str] = (), threads: int | None = None
+    ) -> None:
+        """Decodes lines side by side, for ``Line.columns`` to find them ready.
+
+        The kernels hold no interpreter lock, so threads are enough; the longest line starts
+        first, or it would end last.
+
+        Args:
+            lines: Of this space.
+            stats: As for ``Line.columns``.
+            threads: At most so many; by default one per processor of this process.
+
+        Raises:
+            XSpaceError: an event is not valid.
+        """
+        wanted = frozenset(stats)
+        ordered = sorted(lines, key=lambda line: -line.event_count)
+        for plane in {id(line.plane): line.plane for line in ordered}.values():
+            # Shared by the plane's lines: made once, before the threads.
+            _ = plane.event_metadata.ids, plane.stat_names
+        workers = min(threads or _processors(), len(ordered))
+        if workers < 2:
+            for line in ordered:
+                line.columns(wanted)
+            return
+        with ThreadPoolExecutor(workers, thread_name_prefix="decode") as pool:
+            for _ in pool.map(lambda line: line.columns(wanted), ordered):
+                pass
+
     def plane(self, name: str) -> Plane | None:
         """The first plane of this name."""
         return next((plane for plane in self.planes if plane.name == name), None)
-
-
-def open_xspace(buffer: bytes | memoryview | mmap, limits: Limits = DEFAULT_LIMITS) -> XSpace:
-    """Reads the structure of an XSpace; events are decoded when their columns are asked for.
-
-    Args:
-        buffer: The file's bytes, kept as long as the space is used.
-        limits: Caps on what is read of a file that is not trusted.
-
-    Raises:
-        XSpaceError: the bytes are not a valid XSpace.
-    """
-    view = memoryview(buffer).cast("B")
-    return XSpace(CompiledWire(view), len(view), limits)
-
-
-__all__ = ["Columns", "Line", "Plane", "XSpace", "open_xspace"]

@@ -4,7 +4,7 @@ The compiled form (``compiled.py``) answers the same in a hundredth of the time;
 needs no compiler and is what the other is tested against.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,6 +37,12 @@ class WireError(Exception):
         super().__init__(problem)
         self.problem = problem
         self.offset = offset
+
+
+def too_many(fields: Collection[int], limit: int) -> str:
+    """The problem of fields that repeat beyond their cap."""
+    numbers = " and ".join(str(field) for field in sorted(fields))
+    return f"field {numbers} repeats more than {limit} times"
 
 
 @dataclass(frozen=True)
@@ -86,8 +92,11 @@ class Wire(Protocol):
     def lift(self, span: Span, field: int, limit: int) -> list[Span]:
         """Payloads of a length-delimited field, in order; more than ``limit`` is an error."""
 
-    def gather(self, span: Span, fields: frozenset[int], *, keep: bool) -> bytes:
-        """The message with only these fields, or (``keep=False``) without them."""
+    def without(self, span: Span, fields: frozenset[int]) -> bytes:
+        """The message without these length-delimited fields."""
+
+    def only(self, span: Span, fields: frozenset[int], limit: int) -> bytes:
+        """The message with only these fields; more than ``limit`` of them is an error."""
 
     def line(self, span: Span, limit: int) -> tuple[bytes, int]:
         """A line without its events, and how many they are."""
@@ -98,8 +107,8 @@ class Wire(Protocol):
     def event(self, span: Span, index: int, marks: Int64s) -> bytes:
         """The XEvent message of one event."""
 
-    def check(self, span: Span) -> tuple[int, int]:
-        """Walks every event of a line; how many events and stats it has."""
+    def check(self, span: Span) -> int:
+        """Reads every event of a line; how many stats they have."""
 
 
 def read_varint(buffer: memoryview, at: int, end: int) -> tuple[int, int]:
@@ -187,23 +196,32 @@ class PortableWire:
         for number, wire_type, at, payload, after in walk(self._buffer, *span):
             if number == field and wire_type == 2:
                 if len(spans) == limit:
-                    problem = f"field {field} repeats more than {limit} times"
-                    raise WireError(problem, at)
+                    raise WireError(too_many({field}, limit), at)
                 spans.append((payload, after))
         return spans
 
-    def gather(self, span: Span, fields: frozenset[int], *, keep: bool) -> bytes:
-        """The message with only these fields, or without them."""
-        return b"".join(
+    def without(self, span: Span, fields: frozenset[int]) -> bytes:
+        """The message without these length-delimited fields."""
+        return b"".join(self._pieces(span, fields, keep=False))
+
+    def only(self, span: Span, fields: frozenset[int], limit: int) -> bytes:
+        """The message with only these fields."""
+        pieces = self._pieces(span, fields, keep=True)
+        if len(pieces) > limit:
+            raise WireError(too_many(fields, limit), span[0])
+        return b"".join(pieces)
+
+    def _pieces(self, span: Span, fields: frozenset[int], *, keep: bool) -> list[memoryview]:
+        return [
             self._buffer[at:after]
             for number, wire_type, at, _, after in walk(self._buffer, *span)
             if (number in fields and wire_type == 2) == keep
-        )
+        ]
 
     def line(self, span: Span, limit: int) -> tuple[bytes, int]:
         """A line without its events, and how many they are."""
         count = len(self.lift(span, 4, limit))
-        return self.gather(span, frozenset({4}), keep=False), count
+        return self.without(span, frozenset({4})), count
 
     def decode(self, request: LineRequest) -> DecodedLine:
         """Columns of a line."""
@@ -237,10 +255,9 @@ class PortableWire:
             marks=np.empty(0, np.int64),
         )
 
-    def check(self, span: Span) -> tuple[int, int]:
-        """Walks every event of a line; how many events and stats it has."""
-        events = self._message(span).events
-        return len(events), sum(len(event.stats) for event in events)
+    def check(self, span: Span) -> int:
+        """Reads every event of a line; how many stats they have."""
+        return sum(len(event.stats) for event in self._message(span).events)
 
     def event(self, span: Span, index: int, marks: Int64s) -> bytes:
         """The XEvent message of one event; the marks are not needed."""

@@ -1,0 +1,115 @@
+"""What a file is: an XSpace, a packed one, or something else that is named in the error."""
+
+import gzip
+import io
+import zlib
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Final, Protocol, cast
+
+from podscope_analyzers.errors import XSpaceError
+from podscope_analyzers.xspace.limits import Limits
+
+_CHUNK: Final = 1 << 20
+_START: Final = 256
+
+GZIP_MAGIC: Final = b"\x1f\x8b"
+ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+
+# A file that starts so is not an XSpace, whatever follows.
+_OTHERS: Final = (
+    (b"\x83\xaf\x70\xd1\x0d\x88\x4a\x3f", "a Riegeli file, which this version does not read; "
+     "capture the host again as .xplane.pb"),
+    (b"PK\x03\x04", "a zip archive; unpack it and give the .xplane.pb in it"),
+    (b"\x89PNG", "a PNG image"),
+    (b"\x7fELF", "an ELF binary"),
+    (b"BZh", "a bzip2 file; unpack it first"),
+    (b"\xfd7zXZ", "an xz file; unpack it first"),
+    (b"%PDF", "a PDF document"),
+    (b"SQLite format 3", "an SQLite database"),
+    (b"\x00asm", "a WebAssembly module"),
+)  # fmt: skip
+# Keys of an XSpace's fields: planes, errors, warnings, hostnames.
+_FIRST_BYTES: Final = b"\x0a\x12\x1a\x22"
+
+
+def _is_text(start: bytes) -> bool:
+    try:
+        text = start.decode()
+    except UnicodeDecodeError as error:
+        # The cut may have gone through a character.
+        if error.start < len(start) - 3:
+            return False
+        text = start[: error.start].decode()
+    return all(c.isprintable() or c in "\t\r\n" for c in text)
+
+
+def describe(start: bytes) -> str | None:
+    """What a file is by its first bytes; None when it may be an XSpace.
+
+    Args:
+        start: Its first few hundred bytes.
+    """
+    if not start:
+        return "the file is empty; the profiler was stopped before it wrote it"
+    for magic, what in _OTHERS:
+        if start.startswith(magic):
+            return f"this is {what}"
+    if start.startswith((b"{", b"[")) and _is_text(start):
+        return "this is JSON, a trace for another viewer perhaps; give the .xplane.pb beside it"
+    if start.lstrip().startswith(b"<") and _is_text(start):
+        return "this is HTML or XML, an error page of the storage perhaps; download it again"
+    if _is_text(start):
+        return "this is a text file"
+    if start[0] not in _FIRST_BYTES:
+        return f"no XSpace starts with the byte 0x{start[0]:02x}"
+    return None
+
+
+class _Reader(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+def _zstd_reader(packed: io.BytesIO) -> _Reader:
+    if find_spec("compression") is None:
+        problem = (
+            "it is packed with zstd, which Python unpacks from version 3.14 on; "
+            "unpack it with 'zstd -d' first"
+        )
+        raise XSpaceError(problem, offset=0)
+    return cast("_Reader", import_module("compression.zstd").ZstdFile(packed))
+
+
+def _read_all(stream: _Reader, limit: int) -> bytes:
+    unpacked = bytearray()
+    try:
+        while chunk := stream.read(_CHUNK):
+            unpacked += chunk
+            if len(unpacked) > limit:
+                problem = f"unpacked it is larger than {limit} bytes"
+                raise XSpaceError(problem, offset=0)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        problem = f"it cannot be unpacked ({error}); copy it again"
+        raise XSpaceError(problem, offset=0) from error
+    return bytes(unpacked)
+
+
+def recognise(view: memoryview, limits: Limits) -> memoryview:
+    """The bytes of the XSpace: those of the file, or what is packed in it.
+
+    Raises:
+        XSpaceError: the file is something else, which the message names.
+    """
+    start = bytes(view[:_START])
+    stream: _Reader | None = None
+    if start.startswith(GZIP_MAGIC):
+        stream = gzip.GzipFile(fileobj=io.BytesIO(view))
+    elif start.startswith(ZSTD_MAGIC):
+        stream = _zstd_reader(io.BytesIO(view))
+    if stream is not None:
+        view = memoryview(_read_all(stream, limits.decompressed_bytes))
+        start = bytes(view[:_START])
+    problem = describe(start)
+    if problem is not None:
+        raise XSpaceError(problem, offset=0)
+    return view

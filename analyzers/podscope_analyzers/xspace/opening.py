@@ -1,0 +1,100 @@
+"""Opens and verifies the bytes of an XSpace."""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from mmap import mmap
+
+import numpy as np
+
+from podscope_analyzers.errors import CompilerMissingError
+from podscope_analyzers.xspace.compiled import CompiledWire
+from podscope_analyzers.xspace.formats import recognise
+from podscope_analyzers.xspace.limits import DEFAULT_LIMITS, Limits
+from podscope_analyzers.xspace.space import XSpace
+from podscope_analyzers.xspace.wire import PortableWire, Wire
+
+
+def _wire(view: memoryview, limits: Limits) -> Wire:
+    if find_spec("numba") is not None:
+        return CompiledWire(view)
+    if len(view) > limits.portable_bytes:
+        raise CompilerMissingError(len(view), limits.portable_bytes)
+    return PortableWire(view)
+
+
+def open_xspace(buffer: bytes | memoryview | mmap, limits: Limits = DEFAULT_LIMITS) -> XSpace:
+    """Reads the structure of an XSpace; events are decoded when their columns are asked for.
+
+    Args:
+        buffer: The file's bytes, plain or packed with gzip (or zstd, on Python 3.14 and
+            later). They are read in place and must neither change nor go away: a file that
+            others may still write to is copied first.
+        limits: Caps on what is read of a file that is not trusted.
+
+    Raises:
+        XSpaceError: the bytes are not a valid XSpace; the message names what they are.
+        CompilerMissingError: there is no numba, and the file is too large to do without.
+    """
+    view = recognise(memoryview(buffer).cast("B"), limits)
+    return XSpace(_wire(view, limits), len(view), limits)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What a walk over every byte of an XSpace found.
+
+    Attributes:
+        size_bytes: Of the XSpace, unpacked.
+        events: On all lines.
+        event_stats: On all events.
+        event_metadata: Entries, on all planes.
+        stat_metadata: Entries, on all planes.
+        unnamed_events: Events whose metadata the plane does not have.
+        unsorted_lines: Lines whose events are not in order of time.
+    """
+
+    size_bytes: int
+    planes: int
+    lines: int
+    events: int
+    event_stats: int
+    event_metadata: int
+    stat_metadata: int
+    unnamed_events: int
+    unsorted_lines: int
+
+
+def verify(buffer: bytes | memoryview | mmap, limits: Limits = DEFAULT_LIMITS) -> Verification:
+    """Reads every field of every message once.
+
+    Args:
+        buffer: As for ``open_xspace``.
+        limits: As for ``open_xspace``.
+
+    Raises:
+        XSpaceError: something in the bytes is not valid, with the plane and line it is in.
+    """
+    space = open_xspace(buffer, limits)
+    event_stats = unnamed = unsorted = 0
+    for plane in space.planes:
+        table = plane.event_metadata
+        for row in range(len(table)):
+            table.stats(row)
+        _ = plane.stats
+        for line in plane.lines:
+            event_stats += line.check()
+            columns = line.columns()
+            unnamed += int(np.count_nonzero(columns.metadata == table.empty_row))
+            unsorted += bool(np.any(columns.start_ps[1:] < columns.start_ps[:-1]))
+            line.release()
+    return Verification(
+        size_bytes=space.size_bytes,
+        planes=len(space.planes),
+        lines=len(space.lines),
+        events=sum(line.event_count for line in space.lines),
+        event_stats=event_stats,
+        event_metadata=sum(plane.event_metadata.empty_row for plane in space.planes),
+        stat_metadata=sum(len(plane.stat_reader.names) for plane in space.planes),
+        unnamed_events=unnamed,
+        unsorted_lines=unsorted,
+    )
