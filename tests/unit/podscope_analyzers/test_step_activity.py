@@ -128,7 +128,7 @@ def test_phases_of_every_step_are_summed_by_name_the_longest_first() -> None:
 
 
 def test_a_host_without_a_host_plane_spends_its_steps_on_the_rest() -> None:
-    space = open_xspace(xplane_pb2.XSpace().SerializeToString())
+    space = open_xspace(xplane_pb2.XSpace(hostnames=["host"]).SerializeToString())
     activity = step_activity(space, np.array([0]), np.array([100]))
     assert _parts(activity) == [(0, 0, 0, 100)]
     assert activity.phases == ()
