@@ -102,7 +102,19 @@ def _run(name: str, args: Sequence[str]) -> int:
             f"install it with: pip install 'podscope[{command.extra}]'",
             ExitCode.USAGE,
         )
-    result = getattr(module, attribute)(args=list(args), prog_name=f"podscope {name}")
+    app = getattr(module, attribute)
+    try:
+        # Not standalone: it would swallow return codes and print errors in its own way.
+        result = app(args=list(args), prog_name=f"podscope {name}", standalone_mode=False)
+    except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        # The parser's own errors, known by this method: its package is not always installed.
+        describe = getattr(error, "format_message", None)
+        if describe is None:
+            raise
+        message = " ".join(describe().split()).rstrip(".")
+        _fail(f"{message}; 'podscope {name} --help' tells more", ExitCode.USAGE)
     return int(result or 0)
 
 

@@ -47,3 +47,21 @@ def test_a_command_whose_part_is_not_installed_says_which_extra_brings_it() -> N
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "pip install 'podscope[agent]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("simulate", "--hosts", "many"), "--hosts"),
+        (("simulate", "--no-such-option"), "--no-such-option"),
+        (("simulate", "surplus"), "surplus"),
+    ],
+)
+def test_wrong_usage_of_a_command_is_one_line_and_exits_2(
+    arguments: tuple[str, ...], part: str
+) -> None:
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert part in done.stderr
+    assert "--help' tells more" in done.stderr
