@@ -14,6 +14,11 @@ _TIMESTAMP_NS: Final = 245_747
 _COMPUTE_STREAM, _COPY_STREAM, _COLLECTIVE_STREAM = 13, 14, 22
 _COPY_PS: Final = 5 * US
 _NCCL: Final = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+_GEMM: Final = (
+    "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_"
+    "warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas"
+)
+"""The vendor library's kernel, which readers know to use tensor cores."""
 _PREDICATE_BYTES: Final = 1
 
 
@@ -68,7 +73,7 @@ def correlation_id(program: Program, step: int, cores: int, core: int, index: in
 def _kernel(op: Op, start_ps: int, duration_ps: int) -> Activity:
     if op.kind == "all-reduce":
         return Activity(_NCCL, op, _COLLECTIVE_STREAM, start_ps, duration_ps, 0)
-    name = op.name.replace(".", "_")
+    name = _GEMM if op.kind == "matmul_add" else op.name.replace(".", "_")
     return Activity(name, op, _COMPUTE_STREAM, start_ps, duration_ps, 0)
 
 
