@@ -75,14 +75,18 @@ imports: ## the import contracts
 
 PROTOC = $(PY) -m grpc_tools.protoc -Iprotos
 PROTO_FILES = protos/podscope_protos/v1/*.proto
+# The in-process library builds its messages from this, see its wire.py.
+DESCRIPTORS = agent/podscope/wire.binpb
+LIBRARY_PROTOS = $(addprefix protos/podscope_protos/v1/,xplane.proto profiler_service.proto)
 
 protos: ## regenerate the message classes
-	@$(PROTOC) --python_out=protos --pyi_out=protos $(PROTO_FILES)
+	@$(PROTOC) --python_out=protos --pyi_out=protos $(PROTO_FILES) && $(PROTOC) --descriptor_set_out=$(DESCRIPTORS) $(LIBRARY_PROTOS)
 
 protos-check: ## the committed message classes are those of the .proto files
 	@echo "== generated message classes"
 	@rm -rf build/protos && mkdir -p build/protos
-	@$(PROTOC) --python_out=build/protos --pyi_out=build/protos $(PROTO_FILES)
+	@$(PROTOC) --python_out=build/protos --pyi_out=build/protos $(PROTO_FILES) && $(PROTOC) --descriptor_set_out=build/wire.binpb $(LIBRARY_PROTOS)
+	@cmp build/wire.binpb $(DESCRIPTORS) || { echo "stale: run 'make protos'" >&2; exit 1; }
 	@for f in build/protos/podscope_protos/v1/*; do cmp "$$f" "protos/podscope_protos/v1/$${f##*/}" || { echo "stale: run 'make protos'" >&2; exit 1; }; done
 
 bench: ## run every benchmark (long)

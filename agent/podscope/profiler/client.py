@@ -1,0 +1,172 @@
+"""Captures from other processes, with the signature that people know."""
+
+import time
+from concurrent import futures
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from podscope import wire
+from podscope.profiler.errors import ProfilerError
+from podscope.profiler.files import save_xspace, session_name
+from podscope.profiler.session import ProfilerOptions
+from podscope_protos import methods
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", methods.MAX_MESSAGE_BYTES),
+    ("grpc.enable_http_proxy", 0),
+)
+_GRACE_S = 60.0
+_WIDTH = 64
+_FIRST_PAUSE_S = 0.25
+_FINAL = {
+    grpc.StatusCode.UNIMPLEMENTED,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.PERMISSION_DENIED,
+}
+
+
+@dataclass(frozen=True)
+class WorkerResult:
+    """What became of one worker.
+
+    Attributes:
+        file: Where its profile is; None when there is none.
+        problem: Why there is none; empty when there is one.
+    """
+
+    address: str
+    file: Path | None
+    problem: str = ""
+
+
+def trace(
+    service_addr: str,
+    logdir: str | Path,
+    duration_ms: int,
+    worker_list: str = "",
+    num_tracing_attempts: int = 3,
+    options: ProfilerOptions | None = None,
+) -> list[WorkerResult]:
+    """Profile one or more workers at once into a log folder.
+
+    Args:
+        service_addr: Addresses, separated by commas; ``grpc://`` in front of each is optional.
+        logdir: Log folder, in the layout that TensorBoard and XProf read.
+        duration_ms: Length of the capture.
+        worker_list: Further addresses.
+        num_tracing_attempts: How often each worker is tried; one that succeeded is left alone.
+        options: Tracer levels and delay.
+
+    Returns:
+        One result per worker, in order; some may have failed.
+
+    Raises:
+        ProfilerError: no worker gave a profile, or the arguments make no sense.
+    """
+    if duration_ms <= 0:
+        msg = f"duration_ms must be positive, not {duration_ms}"
+        raise ProfilerError(msg)
+    addresses = _addresses(f"{service_addr},{worker_list}")
+    request = _request(duration_ms, options or ProfilerOptions(python_tracer_level=0))
+    session = session_name()
+    with futures.ThreadPoolExecutor(min(len(addresses), _WIDTH)) as pool:
+        results = list(
+            pool.map(
+                lambda address: _trace_one(
+                    address, request, Path(logdir), session, max(1, num_tracing_attempts)
+                ),
+                addresses,
+            )
+        )
+    if all(result.file is None for result in results):
+        problems = "; ".join(f"{result.address}: {result.problem}" for result in results)
+        msg = f"no worker gave a profile: {problems}"
+        raise ProfilerError(msg)
+    return results
+
+
+def monitor(service_addr: str, duration_ms: int, level: int = 1) -> str:
+    """Return a worker's live figures as text.
+
+    Raises:
+        ProfilerError: the worker does not answer, or has no such figures.
+    """
+    [address, *_] = _addresses(service_addr)
+    request = wire.MonitorRequest(
+        duration_ms=duration_ms, monitoring_level=level, timestamp=True
+    ).SerializeToString()
+    try:
+        answer = _call(address, methods.MONITOR, request, _GRACE_S + duration_ms / 1000)
+    except grpc.RpcError as error:
+        msg = f"{address}: {error.code().name}: {error.details()}"
+        raise ProfilerError(msg) from error
+    text: str = wire.MonitorResponse.FromString(answer).data
+    return text
+
+
+def _addresses(given: str) -> list[str]:
+    stripped = (item.strip() for item in given.split(","))
+    items = (item[7:] if item.lower().startswith("grpc://") else item for item in stripped)
+    addresses = list(dict.fromkeys(item for item in items if item))
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            msg = f"'{address}' is not host:port"
+            raise ProfilerError(msg)
+    if not addresses:
+        msg = "no address to capture from"
+        raise ProfilerError(msg)
+    return addresses
+
+
+def _request(duration_ms: int, options: ProfilerOptions) -> "wire.ProfileRequest":
+    request = wire.ProfileRequest(duration_ms=duration_ms, emit_xspace=True)
+    request.opts.version = 1
+    request.opts.duration_ms = duration_ms
+    request.opts.host_tracer_level = options.host_tracer_level
+    request.opts.device_tracer_level = options.device_tracer_level
+    request.opts.python_tracer_level = options.python_tracer_level
+    request.opts.enable_hlo_proto = True
+    request.opts.include_dataset_ops = True
+    if options.delay_ms:
+        request.opts.start_timestamp_ns = time.time_ns() + options.delay_ms * 1_000_000
+    return request
+
+
+def _trace_one(
+    address: str, request: "wire.ProfileRequest", logdir: Path, session: str, attempts: int
+) -> WorkerResult:
+    sent = wire.ProfileRequest()
+    sent.CopyFrom(request)
+    sent.host_name = address
+    sent.session_id = session
+    window_s = request.opts.duration_ms / 1000
+    problem = ""
+    for attempt in range(attempts):
+        if attempt:
+            time.sleep(_FIRST_PAUSE_S * 2**attempt)
+        try:
+            answer = _call(
+                address, methods.PROFILE, sent.SerializeToString(), 2 * window_s + _GRACE_S
+            )
+        except grpc.RpcError as error:
+            problem = f"{error.code().name}: {error.details()}"
+            if error.code() in _FINAL:
+                break
+            continue
+        response = wire.ProfileResponse.FromString(answer)
+        if response.empty_trace or not response.xspace:
+            problem = "the trace has no events"
+            continue
+        return WorkerResult(address, save_xspace(logdir, session, address, response.xspace))
+    return WorkerResult(address, None, problem)
+
+
+def _call(address: str, path: str, body: bytes, timeout_s: float) -> bytes:
+    with grpc.insecure_channel(address, options=_OPTIONS) as channel:
+        method = channel.unary_unary(path, request_serializer=bytes, response_deserializer=bytes)
+        answer: bytes = method(body, timeout=timeout_s)
+        return answer

@@ -1,0 +1,131 @@
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from podscope import profiler
+from podscope_protos.v1.xplane_pb2 import XPlane, XSpace
+
+SPANS_ONLY = profiler.ProfilerOptions(python_tracer_level=0)
+
+
+def read(logdir: Path) -> XSpace:
+    [file] = logdir.glob("plugins/profile/*/*.xplane.pb")
+    return XSpace.FromString(file.read_bytes())
+
+
+def events(space: XSpace) -> Iterator[tuple[str, dict[str, object], int]]:
+    """Name, metadata and duration of every event of the host plane, in order."""
+    plane = next(p for p in space.planes if p.name == "/host:CPU")
+    for line in plane.lines:
+        for event in line.events:
+            yield (
+                plane.event_metadata[event.metadata_id].name,
+                stats(plane, event.stats),
+                (event.duration_ps),
+            )
+
+
+def stats(plane: XPlane, given: object) -> dict[str, object]:
+    read_stats: dict[str, object] = {}
+    for stat in given:  # type: ignore[attr-defined]  # a repeated field
+        value = getattr(stat, stat.WhichOneof("value"))
+        if stat.WhichOneof("value") == "ref_value":
+            value = plane.stat_metadata[value].name
+        read_stats[plane.stat_metadata[stat.metadata_id].name] = value
+    return read_stats
+
+
+def test_spans_keep_their_nesting_and_metadata(tmp_path: Path) -> None:
+    with profiler.Profile(tmp_path, SPANS_ONLY):
+        with profiler.StepTrace("train", step_num=7) as step:
+            with profiler.Trace("load", path="gs://a/b#1,2", share=0.5, big=2**63, ok=True):
+                time.sleep(0.002)
+            step.set_metadata(loss=1.25)
+    (outer, outer_stats, outer_ps), (inner, inner_stats, inner_ps) = events(read(tmp_path))
+    assert (outer, outer_stats) == ("train", {"_r": 1, "step_num": 7, "loss": 1.25})
+    assert (inner, inner_stats) == (
+        "load",
+        {"path": "gs://a/b#1,2", "share": 0.5, "big": 2**63, "ok": 1},
+    )
+    assert outer_ps >= inner_ps >= 2e9
+
+
+def test_threads_have_lines_of_their_own(tmp_path: Path) -> None:
+    def work() -> None:
+        with profiler.Trace("in thread"):
+            pass
+
+    with profiler.Profile(tmp_path, SPANS_ONLY):
+        worker = threading.Thread(target=work, name="loader")
+        worker.start()
+        with profiler.Trace("in main"):
+            worker.join()
+    plane = next(p for p in read(tmp_path).planes if p.name == "/host:CPU")
+    assert len(plane.lines) == 2
+
+
+def test_a_span_that_began_before_the_capture_is_left_out(tmp_path: Path) -> None:
+    with profiler.Trace("early"):
+        profiler.start(tmp_path, SPANS_ONLY)
+    with profiler.Trace("inside"):
+        pass
+    profiler.stop()
+    assert [name for name, _, _ in events(read(tmp_path))] == ["inside"]
+
+
+def test_nothing_is_recorded_without_a_capture(tmp_path: Path) -> None:
+    with profiler.Trace("before"):
+        pass
+    with profiler.Profile(tmp_path, SPANS_ONLY):
+        pass
+    assert list(events(read(tmp_path))) == []
+
+
+def test_stacks_of_all_threads_are_sampled_as_nested_spans(tmp_path: Path) -> None:
+    def busy_inner() -> None:
+        deadline = time.monotonic() + 0.3
+        while time.monotonic() < deadline:
+            sum(range(100))
+
+    def busy_outer() -> None:
+        busy_inner()
+
+    with profiler.Profile(tmp_path):
+        worker = threading.Thread(target=busy_outer)
+        worker.start()
+        worker.join()
+    durations = {name.rpartition(".")[2]: ps for name, _, ps in events(read(tmp_path))}
+    assert 0.15e12 < durations["busy_inner"] <= durations["busy_outer"] < 0.6e12
+
+
+def test_a_second_profiler_is_refused_and_the_first_lives_on(tmp_path: Path) -> None:
+    profiler.start(tmp_path, SPANS_ONLY)
+    with pytest.raises(profiler.ProfilerAlreadyRunningError):
+        profiler.start(tmp_path)
+    with profiler.Trace("still here"):
+        pass
+    file = profiler.stop()
+    assert file is not None
+    assert [name for name, _, _ in events(read(tmp_path))] == ["still here"]
+
+
+def test_stop_without_start_says_what_to_do() -> None:
+    with pytest.raises(profiler.ProfilerError, match="call start first"):
+        profiler.stop()
+
+
+def test_a_profile_may_be_thrown_away(tmp_path: Path) -> None:
+    profiler.start(tmp_path)
+    assert profiler.stop(save=False) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    profiler.start(blocked, SPANS_ONLY)
+    with pytest.raises(profiler.ProfilerError, match="cannot write to"):
+        profiler.stop()

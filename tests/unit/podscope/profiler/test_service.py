@@ -1,0 +1,136 @@
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
+
+import grpc
+import pytest
+
+from podscope import profiler
+from podscope_protos import methods
+from podscope_protos.v1 import profiler_service_pb2 as wire
+from podscope_protos.v1.xplane_pb2 import XSpace
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """This process as a capture target, with a thread that makes steps."""
+    port = profiler.server.start(0)
+    ended = threading.Event()
+
+    def train() -> None:
+        step = 0
+        while not ended.is_set():
+            with profiler.StepTrace("train", step_num=step):
+                time.sleep(0.005)
+            step += 1
+
+    worker = threading.Thread(target=train)
+    worker.start()
+    yield f"127.0.0.1:{port}"
+    ended.set()
+    worker.join()
+    profiler.server.stop()
+
+
+def call(address: str, path: str, message: wire.ProfileRequest | wire.TerminateRequest) -> bytes:
+    with grpc.insecure_channel(address) as channel:
+        method = channel.unary_unary(path, request_serializer=bytes, response_deserializer=bytes)
+        answer: bytes = method(message.SerializeToString(), timeout=20)
+        return answer
+
+
+def request(duration_ms: int, session_id: str = "s") -> wire.ProfileRequest:
+    built = wire.ProfileRequest(session_id=session_id, emit_xspace=True)
+    built.opts.version = 1
+    built.opts.host_tracer_level = 2
+    built.opts.duration_ms = duration_ms
+    return built
+
+
+def test_the_client_saves_steps_of_the_server_in_tensorboards_layout(
+    address: str, tmp_path: Path
+) -> None:
+    [result] = profiler.client.trace(f"grpc://{address}", tmp_path, 200)
+    assert result.file is not None
+    assert result.file.name == address.replace(":", "_") + ".xplane.pb"
+    assert result.file.parent.parent == tmp_path / "plugins" / "profile"
+    space = XSpace.FromString(result.file.read_bytes())
+    plane = next(p for p in space.planes if p.name == "/host:CPU")
+    names = {m.name for m in plane.event_metadata.values()}
+    assert "train" in names
+    assert {m.name for m in plane.stat_metadata.values()} >= {"_r", "step_num", "process_id"}
+
+
+def test_one_dead_worker_never_costs_another(address: str, tmp_path: Path) -> None:
+    good, bad = profiler.client.trace(
+        f"{address},127.0.0.1:1", tmp_path, 50, num_tracing_attempts=1
+    )
+    assert good.file is not None
+    assert bad.file is None
+    assert "UNAVAILABLE" in bad.problem
+
+
+def test_no_profile_at_all_is_an_error_that_names_each_worker(tmp_path: Path) -> None:
+    with pytest.raises(profiler.ProfilerError, match=r"127\.0\.0\.1:1: UNAVAILABLE"):
+        profiler.client.trace("127.0.0.1:1", tmp_path, 50, num_tracing_attempts=1)
+
+
+@pytest.mark.parametrize("bad", ["", "host", "host:port"])
+def test_an_address_that_cannot_be_one_is_refused(bad: str, tmp_path: Path) -> None:
+    with pytest.raises(profiler.ProfilerError):
+        profiler.client.trace(bad, tmp_path, 50)
+
+
+def test_busy_is_told_in_the_stock_servers_words(address: str) -> None:
+    with futures.ThreadPoolExecutor(1) as pool:
+        first = pool.submit(call, address, methods.PROFILE, request(500))
+        time.sleep(0.2)
+        with pytest.raises(grpc.RpcError) as failure:
+            call(address, methods.PROFILE, request(10))
+        assert first.result()
+    assert failure.value.code() is grpc.StatusCode.INTERNAL
+    assert failure.value.details() == methods.BUSY_DETAILS
+
+
+def test_terminate_ends_its_own_session_early_and_no_later_one(address: str) -> None:
+    call(address, methods.TERMINATE, wire.TerminateRequest(session_id="mine"))
+    started = time.monotonic()
+    with futures.ThreadPoolExecutor(1) as pool:
+        running = pool.submit(call, address, methods.PROFILE, request(10_000, "mine"))
+        time.sleep(0.3)
+        assert not running.done()
+        call(address, methods.TERMINATE, wire.TerminateRequest(session_id="other"))
+        call(address, methods.TERMINATE, wire.TerminateRequest(session_id="mine"))
+        answer = wire.ProfileResponse.FromString(running.result())
+    assert time.monotonic() - started < 5
+    assert answer.xspace
+
+
+def test_a_stock_client_gets_the_file_that_it_saves(address: str) -> None:
+    asked = request(50)
+    asked.emit_xspace = False
+    answer = wire.ProfileResponse.FromString(call(address, methods.PROFILE, asked))
+    assert [tool.name for tool in answer.tool_data] == ["xplane.pb"]
+
+
+def test_a_second_server_and_a_taken_port_are_refused(address: str) -> None:
+    with pytest.raises(profiler.ProfilerError, match="already"):
+        profiler.server.start(0)
+    port = address.rpartition(":")[2]
+    code = f"from podscope import profiler; profiler.server.start({port})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert f"port {port} is in use" in done.stderr
+
+
+def test_importing_it_brings_no_framework_and_no_server_stack() -> None:
+    code = (
+        "import sys, podscope.profiler\n"
+        "heavy = {'jax', 'tensorflow', 'torch', 'numpy', 'typer', 'psutil', 'fastapi'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
