@@ -1,0 +1,58 @@
+"""Kernels on the steps of hosts."""
+
+import numpy as np
+
+from podscope_analyzers.kernels.compiled import kernel
+from podscope_analyzers.kernels.spans import Int64s, check_lengths, writable_int64s
+
+
+@kernel("void(i8[::1], i8[::1], i8[::1], i8[::1], i8[::1])")
+def _overlap_by_offset(
+    begin: Int64s, end: Int64s, other_begin: Int64s, other_end: Int64s, overlap: Int64s
+) -> None:
+    n, m = begin.size, other_begin.size
+    i = 0
+    j = 0
+    while i < n and j < m:
+        if end[i] <= begin[i]:
+            i += 1
+        elif other_end[j] <= other_begin[j]:
+            j += 1
+        else:
+            shared = min(end[i], other_end[j]) - max(begin[i], other_begin[j])
+            if shared > 0:
+                overlap[n + j - i] += shared
+            ends_first = end[i] <= other_end[j]
+            ends_last = end[i] >= other_end[j]
+            if ends_first:
+                i += 1
+            if ends_last:
+                j += 1
+
+
+def overlap_by_offset(begin: Int64s, end: Int64s, other_begin: Int64s, other_end: Int64s) -> Int64s:
+    """How long two lists of spans overlap for every offset between their numberings.
+
+    A sweep compares the current span of either list and leaves the one that ends first, both
+    when they end together; spans without duration are passed over.
+
+    Args:
+        begin: Picoseconds, shape (n,).
+        end: Shape (n,).
+        other_begin: Shape (m,).
+        other_end: Shape (m,).
+
+    Returns:
+        Shape (n + m,): at ``n + k``, the overlap of the spans i with the other spans i + k.
+    """
+    check_lengths(begin, end)
+    check_lengths(other_begin, other_end)
+    overlap = np.zeros(len(begin) + len(other_begin), np.int64)
+    _overlap_by_offset(
+        writable_int64s(begin),
+        writable_int64s(end),
+        writable_int64s(other_begin),
+        writable_int64s(other_end),
+        overlap,
+    )
+    return overlap

@@ -1,0 +1,20 @@
+"""Steps of a job: when each ran, and what its time went into."""
+
+from podscope_analyzers.steps.database import Collectives, StepDatabase, Transfers
+from podscope_analyzers.steps.event_types import EVENT_TYPES, EventType
+from podscope_analyzers.steps.intersection import (
+    StepIntersection,
+    combine_step_databases,
+    intersect_steps,
+)
+
+__all__ = [
+    "EVENT_TYPES",
+    "Collectives",
+    "EventType",
+    "StepDatabase",
+    "StepIntersection",
+    "Transfers",
+    "combine_step_databases",
+    "intersect_steps",
+]
