@@ -5,12 +5,14 @@ with a Python function around it that makes the arrays, and its slow obvious ref
 tests.
 """
 
+from podscope_analyzers.kernels.factorise import factorise
 from podscope_analyzers.kernels.groups import GroupSums, sum_groups
 from podscope_analyzers.kernels.spans import Nesting, natural_order, nest, union, union_length
 
 __all__ = [
     "GroupSums",
     "Nesting",
+    "factorise",
     "natural_order",
     "nest",
     "sum_groups",

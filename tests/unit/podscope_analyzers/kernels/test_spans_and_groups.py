@@ -1,0 +1,149 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from podscope_analyzers.kernels import (
+    factorise,
+    natural_order,
+    nest,
+    sum_groups,
+    union,
+    union_length,
+)
+
+Span = tuple[int, int]
+_rows = st.tuples(st.integers(-1, 4), st.integers(0, 9), st.integers(-9, 9))
+_spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=30)
+
+
+def _natural(spans: list[Span]) -> list[Span]:
+    return sorted(spans, key=lambda span: (span[0], -span[1]))
+
+
+def _arrays(spans: list[Span]) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], ...]:
+    table = np.array(spans, np.int64).reshape(-1, 2)
+    return table[:, 0], table[:, 1]
+
+
+def _nest_slowly(spans: list[Span], apart: list[bool]) -> tuple[list[int], list[int]]:
+    """The rule as it is written: a stack, popped while its top does not include the span."""
+    parents, own, stack = [], [duration for _, duration in spans], list[int]()
+    for i, (start, duration) in enumerate(spans):
+        if apart[i]:
+            parents.append(-1)
+            continue
+        while stack:
+            top_start, top_duration = spans[stack[-1]]
+            if top_start <= start and start + duration <= top_start + top_duration:
+                break
+            stack.pop()
+        parents.append(stack[-1] if stack else -1)
+        if stack:
+            own[stack[-1]] -= duration
+        stack.append(i)
+    return parents, own
+
+
+def test_nesting_gives_the_innermost_span_around_each() -> None:
+    # outer 0-10, in it 0-4 (in that 2-4) and 5-10 (in that the instant 5).
+    nesting = nest(*_arrays([(0, 10), (0, 4), (2, 2), (5, 5), (5, 0)]))
+    assert nesting.parent.tolist() == [-1, 0, 1, 0, 3]
+    assert nesting.self_ps.tolist() == [1, 2, 2, 5, 0]
+
+
+def test_an_instant_at_the_end_of_a_span_lies_in_it() -> None:
+    assert nest(*_arrays([(10, 2), (12, 0)])).parent.tolist() == [-1, 0]
+    assert nest(*_arrays([(10, 2), (12, 1)])).parent.tolist() == [-1, -1]
+
+
+def test_spans_set_apart_are_neither_parent_nor_child() -> None:
+    nesting = nest(*_arrays([(0, 10), (1, 8), (2, 3)]), np.array([False, True, False]))
+    assert nesting.parent.tolist() == [-1, -1, 0]
+    assert nesting.self_ps.tolist() == [7, 8, 3]
+
+
+@settings(deadline=None)
+@given(_spans, st.data())
+def test_nesting_equals_the_stack_of_its_definition(spans: list[Span], data: st.DataObject) -> None:
+    ordered = _natural(spans)
+    n = len(ordered)
+    apart = data.draw(st.lists(st.booleans(), min_size=n, max_size=n))
+    nesting = nest(*_arrays(ordered), np.array(apart, np.bool_))
+    assert (nesting.parent.tolist(), nesting.self_ps.tolist()) == _nest_slowly(ordered, apart)
+
+
+@settings(deadline=None)
+@given(_spans, st.integers(-1000, 1000))
+def test_moving_all_spans_in_time_changes_no_nesting(spans: list[Span], shift: int) -> None:
+    start, duration = _arrays(_natural(spans))
+    here, there = nest(start, duration), nest(start + shift, duration)
+    assert here.parent.tolist() == there.parent.tolist()
+    assert here.self_ps.tolist() == there.self_ps.tolist()
+
+
+@settings(deadline=None)
+@given(_spans)
+def test_natural_order_is_start_then_longest_first_and_stable(spans: list[Span]) -> None:
+    order = natural_order(*_arrays(spans))
+    expected = sorted(range(len(spans)), key=lambda i: (spans[i][0], -spans[i][1]))
+    assert (list(range(len(spans))) if order is None else order.tolist()) == expected
+    assert natural_order(*_arrays(_natural(spans))) is None
+
+
+@settings(deadline=None)
+@given(_spans)
+def test_the_union_covers_what_the_spans_cover(spans: list[Span]) -> None:
+    start, duration = _arrays(spans)
+    covered = {t for s, d in spans for t in range(s, s + d)}
+    assert union_length(start, start + duration) == len(covered)
+    starts, ends = union(start, start + duration)
+    assert {t for s, e in zip(starts, ends, strict=True) for t in range(s, e)} == covered
+    # Apart by more than nothing, or they would have been merged.
+    assert np.all(starts[1:] > ends[:-1])
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(-1, 4), st.integers(0, 9), st.integers(-9, 9)),
+        min_size=1,
+        max_size=40,
+    )
+)
+def test_group_sums_equal_a_loop_over_events(rows: list[tuple[int, int, int]]) -> None:
+    codes, durations, own = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+    sums = sum_groups(codes.astype(np.int32), 4, durations, own)
+    for code in range(4):
+        mine = [(i, row) for i, row in enumerate(rows) if row[0] == code]
+        assert sums.occurrences[code] == len(mine)
+        assert sums.time_ps[code] == sum(row[1] for _, row in mine)
+        assert sums.self_ps[code] == sum(row[2] for _, row in mine)
+        assert sums.min_ps[code] == min((row[1] for _, row in mine), default=0)
+        assert sums.first[code] == (mine[0][0] if mine else -1)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.one_of(st.integers(-5, 5), st.integers(-(2**63), 2**63 - 1)), max_size=60),
+    st.sampled_from([1, 60]),
+)
+def test_factorising_numbers_ids_by_appearance(values: list[int], repeats: int) -> None:
+    ids = np.array(values * repeats, np.int64)
+    codes, distinct = factorise(ids)
+    assert distinct.tolist() == list(dict.fromkeys(values))
+    assert distinct[codes].tolist() == ids.tolist()
+
+
+def test_factorising_grows_with_the_number_of_distinct_ids() -> None:
+    ids = np.arange(100_000, dtype=np.int64)[::-1] << 20
+    codes, distinct = factorise(ids)
+    assert codes.tolist() == list(range(100_000))
+    assert np.array_equal(distinct, ids)
+
+
+def test_columns_of_different_lengths_are_refused() -> None:
+    with pytest.raises(ValueError, match="differ in length"):
+        nest(np.zeros(3, np.int64), np.zeros(2, np.int64))
+    with pytest.raises(ValueError, match="differ in length"):
+        sum_groups(np.zeros(3, np.int32), 1, np.zeros(3, np.int64), np.zeros(2, np.int64))
