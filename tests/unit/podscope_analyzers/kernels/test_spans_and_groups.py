@@ -1,4 +1,5 @@
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from podscope_analyzers.kernels import (
 )
 
 Span = tuple[int, int]
+Int64s = npt.NDArray[np.int64]
 _rows = st.tuples(st.integers(-1, 4), st.integers(0, 9), st.integers(-9, 9))
 _spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=30)
 
@@ -21,7 +23,7 @@ def _natural(spans: list[Span]) -> list[Span]:
     return sorted(spans, key=lambda span: (span[0], -span[1]))
 
 
-def _arrays(spans: list[Span]) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], ...]:
+def _arrays(spans: list[Span]) -> tuple[Int64s, Int64s]:
     table = np.array(spans, np.int64).reshape(-1, 2)
     return table[:, 0], table[:, 1]
 
