@@ -1,12 +1,12 @@
 """The host threads of a CPU-only host: steps, the XLA executor's thunks, input, memory."""
 
-from podscope_agent.simulator.encoding import LineWriter, PlaneWriter, event_bytes
+from podscope_agent.simulator.encoding import PlaneWriter
 from podscope_agent.simulator.input_pipeline import InputPipeline
 from podscope_agent.simulator.memory import MemoryEvents
 from podscope_agent.simulator.pod import Pod, Window
 from podscope_agent.simulator.program import MODULE, Op
 from podscope_agent.simulator.slots import after_compute, compute_bounds
-from podscope_agent.simulator.threads import HOST_TIMESTAMP_NS, US, Threads
+from podscope_agent.simulator.threads import US, Threads
 from podscope_agent.simulator.tpu import run_id
 
 _PJRT = 5
@@ -100,10 +100,9 @@ class _Recorder:
         )
 
     def _add(self, op: Op, start_ps: int, duration_ps: int, stats: dict[str, bytes]) -> None:
-        line: LineWriter = self._executor
-        offset = start_ps - HOST_TIMESTAMP_NS * 1000
-        line.events.append(event_bytes(self._heads[op.name], offset, duration_ps, stats[op.name]))
+        line = self._executor
+        line.add(self._heads[op.name], start_ps, duration_ps, stats[op.name])
         # By weight, not by duration: every capture has the same number of events.
         if op.kind != "while" and op.weight_ps > 4 * _END_MARK_PS:
-            end = offset + duration_ps - _END_MARK_PS
-            line.events.append(event_bytes(self._end_heads[op.name], end, _END_MARK_PS - 100_000))
+            end_ps = start_ps + duration_ps - _END_MARK_PS
+            line.add(self._end_heads[op.name], end_ps, _END_MARK_PS - 100_000)

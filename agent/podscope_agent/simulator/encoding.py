@@ -76,11 +76,14 @@ class LineWriter:
     """Collects the events of one line and counts them.
 
     Attributes:
-        events: Encoded events in the order of their start; longer ones first on ties.
+        encoded_events: Events as fields of the line, in the order of their start, longer ones
+            first on ties. One buffer rather than an object per event: a line may have millions.
+        event_count: How many they are; who extends the buffer keeps it right.
     """
 
     def __init__(self, line_id: int, name: str, timestamp_ns: int = 0) -> None:
-        self.events: list[bytes] = []
+        self.encoded_events = bytearray()
+        self.event_count = 0
         self._id = line_id
         self._name = name
         self._timestamp_ns = timestamp_ns
@@ -88,17 +91,17 @@ class LineWriter:
     def add(self, head: bytes, start_ps: int, duration_ps: int, stats: bytes = b"") -> None:
         """Append an event that starts ``start_ps`` after the start of the profile."""
         offset_ps = start_ps - self._timestamp_ns * 1000
-        self.events.append(event_bytes(head, offset_ps, duration_ps, stats))
+        self.encoded_events += event_bytes(head, offset_ps, duration_ps, stats)
+        self.event_count += 1
 
     def encoded(self) -> bytes:
         """The XLine message."""
-        name = self._name.encode()
         return b"".join(
             (
                 varint_field(1, self._id),
-                bytes_field(2, name),
+                bytes_field(2, self._name.encode()),
                 varint_field(3, self._timestamp_ns) if self._timestamp_ns else b"",
-                *self.events,
+                self.encoded_events,
             )
         )
 
@@ -118,6 +121,15 @@ class PlaneWriter:
         self._event_metadata: list[bytes] = []
         self._stats: list[bytes] = []
         self._lines: list[bytes] = []
+
+    def fork(self, name: str, plane_id: int) -> "PlaneWriter":
+        """Another plane with the same metadata and plane stats, and no lines yet."""
+        plane = PlaneWriter(name, plane_id)
+        plane._stat_ids = dict(self._stat_ids)
+        plane._event_ids = dict(self._event_ids)
+        plane._event_metadata = list(self._event_metadata)
+        plane._stats = list(self._stats)
+        return plane
 
     def stat_id(self, name: str) -> int:
         """The id of a stat's name, which is also the key of an interned string."""
@@ -188,7 +200,7 @@ class PlaneWriter:
 
     def add_line(self, line: LineWriter) -> None:
         """Append a finished line."""
-        self.event_count += len(line.events)
+        self.event_count += line.event_count
         self._lines.append(line.encoded())
 
     def encoded(self) -> bytes:

@@ -2,9 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
-from podscope_agent.simulator.encoding import LineWriter, PlaneWriter, event_stat
+from podscope_agent.simulator.encoding import (
+    LineWriter,
+    PlaneWriter,
+    event_stat,
+    varint,
+    varint_field,
+)
 from podscope_agent.simulator.pod import Pod, Window
 from podscope_agent.simulator.program import MODULE, Op, Program
 from podscope_agent.simulator.slots import after_compute, compute_bounds
@@ -80,27 +87,21 @@ def _kernel(op: Op, start_ps: int, duration_ps: int) -> Activity:
 def gpu_plane(pod: Pod, host: int, core: int, window: Window) -> PlaneWriter:
     """The plane of one GPU over a capture."""
     device, program = pod.kind, pod.program
-    plane = PlaneWriter(f"/device:GPU:{core}", core)
-    plane.add_stat(plane.str_stat("device_vendor", "Nvidia"))
-    plane.add_stat(plane.int_stat("clock_rate", device.clock_khz))
-    plane.add_stat(plane.int_stat("core_count", device.compute_units))
-    plane.add_stat(plane.uint_stat("memory_bandwidth", round(device.memory_gbps * 1e9)))
-    plane.add_stat(plane.uint_stat("memory_size", device.memory_bytes))
-    plane.add_stat(plane.int_stat("compute_cap_major", device.capability[0]))
-    plane.add_stat(plane.int_stat("compute_cap_minor", device.capability[1]))
+    template, stats = _template(program)
+    plane = template.fork(f"/device:GPU:{core}", core)
     lines = {
         _COMPUTE_STREAM: LineWriter(13, "Stream #13(Compute,MemcpyD2H)", _TIMESTAMP_NS),
         _COPY_STREAM: LineWriter(14, "Stream #14(MemcpyH2D)", _TIMESTAMP_NS),
         _COLLECTIVE_STREAM: LineWriter(22, "Stream #22(Compute)", _TIMESTAMP_NS),
     }
-    stats = {op.name: _op_stats(plane, program, op) for op in program.ops}
+    launched = varint_field(1, plane.stat_id("correlation_id")) + b"\x18"
     to_profile_ps = (pod.started_at_ns - window.start_ns) * 1000
     for step in window.steps:
         start_ps = to_profile_ps + pod.timeline.start_ps(step)
         for index, activity in enumerate(activities(pod, host, core, step)):
             number = correlation_id(program, step, device.cores_per_host, core, index)
             head = plane.event_head(activity.name)
-            details = event_stat(plane.uint_stat("correlation_id", number))
+            details = event_stat(launched + varint(number))
             if activity.op is not None:
                 details += stats[activity.op.name]
             else:
@@ -111,6 +112,20 @@ def gpu_plane(pod: Pod, host: int, core: int, window: Window) -> PlaneWriter:
     for line in lines.values():
         plane.add_line(line)
     return plane
+
+
+@lru_cache(maxsize=8)
+def _template(program: Program) -> tuple[PlaneWriter, dict[str, bytes]]:
+    """What all GPUs have in common: figures of the device, stats of the kernels."""
+    device, plane = program.device, PlaneWriter("")
+    plane.add_stat(plane.str_stat("device_vendor", "Nvidia"))
+    plane.add_stat(plane.int_stat("clock_rate", device.clock_khz))
+    plane.add_stat(plane.int_stat("core_count", device.compute_units))
+    plane.add_stat(plane.uint_stat("memory_bandwidth", round(device.memory_gbps * 1e9)))
+    plane.add_stat(plane.uint_stat("memory_size", device.memory_bytes))
+    plane.add_stat(plane.int_stat("compute_cap_major", device.capability[0]))
+    plane.add_stat(plane.int_stat("compute_cap_minor", device.capability[1]))
+    return plane, {op.name: _op_stats(plane, program, op) for op in program.ops}
 
 
 def _copy_details(activity: Activity) -> str:

@@ -1,6 +1,6 @@
 """The host threads of a GPU host: Python steps, kernel launches, input, memory."""
 
-from podscope_agent.simulator.encoding import PlaneWriter
+from podscope_agent.simulator.encoding import PlaneWriter, event_stat, varint, varint_field
 from podscope_agent.simulator.gpu import activities, correlation_id
 from podscope_agent.simulator.input_pipeline import InputPipeline
 from podscope_agent.simulator.memory import MemoryEvents
@@ -64,6 +64,8 @@ def _record_launches(
         plane.event_stats(_ct=_PJRT, _c=1 << 32 | linked),
     )  # fmt: skip
     memory.allocate(execute, begin + US)
+    on_device = plane.event_stats(device_id=core)
+    launched = varint_field(1, plane.stat_id("correlation_id")) + b"\x20"
     for index, activity in enumerate(started):
         copy = activity.op is None
         name = f"cuMemcpy{'HtoD' if activity.name == 'MemcpyH2D' else 'DtoH'}Async_v2"
@@ -71,5 +73,5 @@ def _record_launches(
         execute.add(
             plane.event_head(name if copy else "cuLaunchKernelEx"),
             begin + 6 * US + index * _LAUNCH_PERIOD_PS, _LAUNCH_PS,
-            plane.event_stats(device_id=core, correlation_id=number),
+            on_device + event_stat(launched + varint(number)),
         )  # fmt: skip

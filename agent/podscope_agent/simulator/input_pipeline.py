@@ -28,6 +28,7 @@ class InputPipeline:
     def __init__(self, plane: PlaneWriter, producer: LineWriter) -> None:
         self._plane = plane
         self._producer = producer
+        self._encoded: dict[str, bytes] = {}
 
     def get_next(self, line: LineWriter, step: int, start_ps: int, duration_ps: int) -> None:
         """A consumer that waits ``duration_ps`` for the batch of ``step``."""
@@ -58,10 +59,12 @@ class InputPipeline:
             line.add(plane.event_head(stage, name), start, length, self._stage(stage, parent))
 
     def _stage(self, stage: str, parent: str | None, **extra: int | str) -> bytes:
-        values: dict[str, int | str] = {"name": _STAGE_NAMES[stage], "id": _IDS[stage]}
-        if parent is not None:
-            values["parent_id"] = _IDS[parent]
-        return self._plane.event_stats(**values, **extra)
+        if stage not in self._encoded:
+            values: dict[str, int | str] = {"name": _STAGE_NAMES[stage], "id": _IDS[stage]}
+            if parent is not None:
+                values["parent_id"] = _IDS[parent]
+            self._encoded[stage] = self._plane.event_stats(**values, **extra)
+        return self._encoded[stage]
 
     @staticmethod
     def _element(step: int) -> int:

@@ -59,6 +59,8 @@ class MemoryEvents:
     def __init__(self, plane: PlaneWriter, program: Program, device: Device, core: int) -> None:
         self._plane, self._program, self._device, self._core = plane, program, device, core
         self._used = resident_bytes(program)
+        # Every step allocates the same, so its events differ only in time.
+        self._encoded: dict[tuple[str, int], bytes] = {}
 
     def allocate(self, line: LineWriter, start_ps: int) -> None:
         """The allocations at the start of a step, 100 ns apart."""
@@ -75,6 +77,12 @@ class MemoryEvents:
     def _event(
         self, line: LineWriter, name: str, start_ps: int, index: int, allocation: Allocation
     ) -> None:
+        key = (name, index)
+        if key not in self._encoded:
+            self._encoded[key] = self._stats(name, index, allocation)
+        line.add(self._plane.event_head(name), start_ps, 0, self._encoded[key])
+
+    def _stats(self, name: str, index: int, allocation: Allocation) -> bytes:
         device = self._device
         values: dict[str, int | float | str] = {}
         if device.family == "tpu":
@@ -101,4 +109,4 @@ class MemoryEvents:
                 "data_type": 1 if self._program.element_bytes == 4 else 14,
                 "shape": allocation.shape,
             }
-        line.add(self._plane.event_head(name), start_ps, 0, self._plane.event_stats(**values))
+        return self._plane.event_stats(**values)

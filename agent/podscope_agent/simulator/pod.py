@@ -14,7 +14,7 @@ EPOCH_NS: Final = 1_767_258_000_000_000_000
 """Start of step 0 when nothing else is said: 2026-01-01 09:00 UTC."""
 MAX_HOSTS: Final = 4096
 MAX_STEPS: Final = 10_000
-MAX_EVENTS: Final = 100_000_000
+MAX_EVENTS: Final = 50_000_000
 UNLIMITED_PERIOD: Final = 64
 """Steps after which the timings repeat when a capture holds as many steps as fit."""
 

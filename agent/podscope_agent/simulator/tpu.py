@@ -1,10 +1,11 @@
 """TensorCore planes as the TPU's tracer writes them."""
 
+from functools import lru_cache
+
 from podscope_agent.simulator.encoding import (
     LineWriter,
     PlaneWriter,
     bytes_field,
-    event_bytes,
     event_stat,
     varint,
     varint_field,
@@ -32,9 +33,9 @@ def run_id(step: int) -> int:
 
 def tensor_core_plane(pod: Pod, host: int, core: int, window: Window) -> PlaneWriter:
     """The plane of one TensorCore over a capture."""
-    device, program = pod.kind, pod.program
-    plane = PlaneWriter(f"/device:TPU:{core}", plane_id(core))
-    chip = host * device.cores_per_host + core
+    template, heads = _template(pod.program)
+    plane = template.fork(f"/device:TPU:{core}", plane_id(core))
+    chip = host * pod.kind.cores_per_host + core
     details = (
         bytes_field(1, pod.hostname(host).encode())
         + varint_field(2, core)
@@ -43,6 +44,14 @@ def tensor_core_plane(pod: Pod, host: int, core: int, window: Window) -> PlaneWr
         + varint_field(6, chip)
     )
     plane.add_stat(plane.bytes_stat("core_details", details))
+    _Recorder(pod, host, core, window, plane, heads).record()
+    return plane
+
+
+@lru_cache(maxsize=8)
+def _template(program: Program) -> tuple[PlaneWriter, dict[str, bytes]]:
+    """What all TensorCores have in common: figures of the device, metadata of the ops."""
+    device, plane = program.device, PlaneWriter("")
     plane.add_stat(plane.str_stat("device_type_string", device.type_string))
     for name, value in (
         ("peak_teraflops_per_second", device.peak_tflops),
@@ -57,22 +66,53 @@ def tensor_core_plane(pod: Pod, host: int, core: int, window: Window) -> PlaneWr
         plane.add_stat(plane.double_stat(name, value))
     plane.add_stat(plane.int_stat("has_megacore", 0))
     plane.add_stat(plane.int_stat("has_merged_vmem", 1))
-    _Recorder(pod, host, core, window, plane, program).record()
-    return plane
+    return plane, {op.name: _op_head(plane, program, op) for op in program.ops}
+
+
+def _op_head(plane: PlaneWriter, program: Program, op: Op) -> bytes:
+    breakdown = b"".join(
+        bytes_field(1, varint_field(1, kind) + varint_field(2, _HBM) + varint_field(3, size))
+        for kind, size in ((_READ, op.bytes_read), (_WRITE, op.bytes_written))
+        if size
+    )
+    stack = f"{SOURCE_FILE}:{op.source_line}:9\n{SOURCE_FILE}:158:5\n{SOURCE_FILE}:201:5\n"
+    stats = [
+        plane.str_stat("hlo_category", op.tpu_category),
+        plane.uint_stat("program_id", program.program_id),
+        plane.uint_stat("symbol_id", op.symbol_id),
+        plane.int_stat("flops", op.flops),
+        plane.int_stat("model_flops", op.flops),
+        plane.int_stat("bytes_accessed", op.bytes_accessed),
+        plane.bytes_stat("memory_access_breakdown", breakdown),
+        plane.str_stat("source", f"{SOURCE_FILE}:{op.source_line}"),
+        plane.str_stat("source_stack", stack),
+        plane.int_stat("raw_bytes_accessed", op.bytes_accessed),
+        plane.str_stat("tf_op", f"{op.framework_name}:"),
+    ]
+    if op.outputs:
+        shape = shape_text(program, op.outputs[0])
+        stats.append(plane.str_stat("shape_with_layout", shape))
+    return plane.event_head(op_text(program, op), op.name, stats)
 
 
 class _Recorder:
     def __init__(
-        self, pod: Pod, host: int, core: int, window: Window, plane: PlaneWriter, program: Program
+        self,
+        pod: Pod,
+        host: int,
+        core: int,
+        window: Window,
+        plane: PlaneWriter,
+        heads: dict[str, bytes],
     ) -> None:
         self._pod, self._host, self._core = pod, host, core
-        self._window, self._plane, self._program = window, plane, program
+        self._window, self._plane, self._program = window, plane, pod.program
         self._steps = LineWriter(1, "Steps")
         self._modules = LineWriter(2, "XLA Modules")
         self._ops = LineWriter(3, "XLA Ops")
         self._async = LineWriter(4, "Async XLA Ops")
         self._trace_me = LineWriter(6, "XLA TraceMe")
-        self._heads = {op.name: self._head(op) for op in program.ops}
+        self._heads = heads
         # Both device times of an event are stats whose first bytes never change.
         self._offset_stat = varint_field(1, plane.stat_id("device_offset_ps")) + b"\x18"
         self._duration_stat = varint_field(1, plane.stat_id("device_duration_ps")) + b"\x18"
@@ -85,32 +125,6 @@ class _Recorder:
         for line in (self._steps, self._modules, self._ops, self._async, self._trace_me):
             self._plane.add_line(line)
 
-    def _head(self, op: Op) -> bytes:
-        plane, program = self._plane, self._program
-        breakdown = b"".join(
-            bytes_field(1, varint_field(1, kind) + varint_field(2, _HBM) + varint_field(3, size))
-            for kind, size in ((_READ, op.bytes_read), (_WRITE, op.bytes_written))
-            if size
-        )
-        stack = f"{SOURCE_FILE}:{op.source_line}:9\n{SOURCE_FILE}:158:5\n{SOURCE_FILE}:201:5\n"
-        stats = [
-            plane.str_stat("hlo_category", op.tpu_category),
-            plane.uint_stat("program_id", program.program_id),
-            plane.uint_stat("symbol_id", op.symbol_id),
-            plane.int_stat("flops", op.flops),
-            plane.int_stat("model_flops", op.flops),
-            plane.int_stat("bytes_accessed", op.bytes_accessed),
-            plane.bytes_stat("memory_access_breakdown", breakdown),
-            plane.str_stat("source", f"{SOURCE_FILE}:{op.source_line}"),
-            plane.str_stat("source_stack", stack),
-            plane.int_stat("raw_bytes_accessed", op.bytes_accessed),
-            plane.str_stat("tf_op", f"{op.framework_name}:"),
-        ]
-        if op.outputs:
-            shape = shape_text(program, op.outputs[0])
-            stats.append(plane.str_stat("shape_with_layout", shape))
-        return plane.event_head(op_text(program, op), op.name, stats)
-
     def _device_stats(self, start_ps: int, duration_ps: int) -> bytes:
         return event_stat(self._offset_stat + varint(start_ps)) + event_stat(
             self._duration_stat + varint(duration_ps)
@@ -118,9 +132,7 @@ class _Recorder:
 
     def _add_op(self, op: Op, start_ps: int, duration_ps: int, stats: bytes = b"") -> None:
         device = self._device_stats(start_ps, duration_ps)
-        self._ops.events.append(
-            event_bytes(self._heads[op.name], start_ps, duration_ps, device + stats)
-        )
+        self._ops.add(self._heads[op.name], start_ps, duration_ps, device + stats)
 
     def _record_step(self, step: int, start_ps: int) -> None:
         plane, program = self._plane, self._program
@@ -165,8 +177,9 @@ class _Recorder:
         variant = step % self._pod.timeline.period + self._core
         bounds = compute_bounds(program, self._pod.seed, variant, compute_ps)
         first, last = program.loop_slots
-        heads, append = self._heads, self._ops.events.append
+        heads, extend = self._heads, self._ops.encoded_events.extend
         offset_stat, duration_stat = self._offset_stat, self._duration_stat
+        self._ops.event_count += sum(1 for slot in slots if slot.op is not None)
         copy_start_ps = start_ps
         for i, slot in enumerate(slots):
             if i == first:
@@ -186,7 +199,7 @@ class _Recorder:
                     b"\x22", varint(len(duration_stat) + len(duration)), duration_stat, duration,
                 )
             )  # fmt: skip
-            append(b"\x22" + varint(len(body)) + body)
+            extend(b"\x22" + varint(len(body)) + body)
             if op.kind == "copy-start":
                 copy_start_ps = begin
             elif op.kind == "copy-done":
