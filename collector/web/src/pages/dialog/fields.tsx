@@ -1,0 +1,138 @@
+/** The two halves of the request: what to ask for, and what it will come to. */
+import { Field, KeyValues, Segmented, Snippet, Status } from "../../components/basics";
+import { duration, plural, text } from "../../format/numbers";
+import { type FormErrors, guessTargets, type RequestForm, shellCommand } from "./request";
+
+type Change = (part: Partial<RequestForm>) => void;
+
+export function RequestFields(props: {
+  form: RequestForm;
+  errors: FormErrors;
+  onChange: Change;
+  onTouched: (field: string) => void;
+}) {
+  const { form, errors, onChange, onTouched } = props;
+  const bind = (field: keyof RequestForm) => ({
+    name: field,
+    value: form[field],
+    onInput: (event: { currentTarget: HTMLInputElement | HTMLTextAreaElement }) => onChange({ [field]: event.currentTarget.value }),
+    onBlur: () => onTouched(field),
+    "aria-invalid": errors[field] !== undefined,
+  });
+  return (
+    <>
+      <div class="field-row">
+        <Field label="Run">
+          <input {...bind("run")} placeholder="llm-7b" autocomplete="off" />
+        </Field>
+        <Field label="Labels" error={errors.labels ?? null}>
+          <input {...bind("labels")} placeholder="key=value" autocomplete="off" spellcheck={false} />
+        </Field>
+      </div>
+      <Field
+        label="Targets"
+        error={errors.targets ?? null}
+        hint={<>Addresses of profiler servers, as in <code>w-0:9999, w-1:9999</code>; <code>w-[00-15]:9999</code> opens to 16.</>}
+      >
+        <textarea {...bind("targets")} rows={3} class="mono" spellcheck={false} autofocus placeholder="w-0:9999, w-1:9999" />
+      </Field>
+      <div class="field-row">
+        <Field label="Length" error={errors.durationMs ?? null}>
+          <span class="with-unit">
+            <input {...bind("durationMs")} inputMode="numeric" />
+            <small>ms</small>
+          </span>
+        </Field>
+        <Field label="Attempts" error={errors.attempts ?? null} hint="per host">
+          <input {...bind("attempts")} inputMode="numeric" />
+        </Field>
+      </div>
+      <div class="choice">
+        <span class="field-label">Quorum</span>
+        <Segmented
+          label="Quorum"
+          options={[["any", "any host"], ["all", "all hosts"], ["count", "at least"]]}
+          value={form.quorumKind}
+          onChange={(quorumKind) => onChange({ quorumKind })}
+        />
+        {form.quorumKind === "count" && (
+          <input {...bind("quorumCount")} class="short" aria-label="Quorum, hosts or percent" placeholder="3 or 50%" />
+        )}
+        {errors.quorumCount && <span class="field-error">{errors.quorumCount}</span>}
+      </div>
+      <div class="choice">
+        <span class="field-label">Host tracer</span>
+        <Segmented
+          label="Host tracer"
+          options={[["0", "off"], ["1", "1 critical"], ["2", "2 high level"], ["3", "3 verbose"]]}
+          value={form.hostTracer}
+          onChange={(hostTracer) => onChange({ hostTracer })}
+        />
+      </div>
+      <details class="advanced">
+        <summary>Advanced</summary>
+        <div class="choice">
+          <span class="field-label">Device tracer</span>
+          <Segmented label="Device tracer" options={[["0", "off"], ["1", "on"]]} value={form.deviceTracer} onChange={(deviceTracer) => onChange({ deviceTracer })} />
+        </div>
+        <div class="choice">
+          <span class="field-label">Python tracer</span>
+          <Segmented label="Python tracer" options={[["0", "off"], ["1", "on"]]} value={form.pythonTracer} onChange={(pythonTracer) => onChange({ pythonTracer })} />
+          <span class="quiet">adds to the time of each step</span>
+        </div>
+        <Field label="Delay" class="delay" error={errors.delayMs ?? null} hint="until every host starts">
+          <span class="with-unit">
+            <input {...bind("delayMs")} inputMode="numeric" />
+            <small>ms</small>
+          </span>
+        </Field>
+      </details>
+      <Snippet title="The same from a shell" text={shellCommand(form, location.origin)} />
+    </>
+  );
+}
+
+const SHOWN = 100;
+
+export function Preflight({ form }: { form: RequestForm }) {
+  const targets = guessTargets(form.targets);
+  const wrong = targets.filter((target) => target.problem !== null).length;
+  const length = Number(form.durationMs) + Number(form.delayMs);
+  return (
+    <section class="preflight" aria-label="Check of the request">
+      <header>
+        <h2>Check</h2>
+        {targets.length > 0 && <span class="badge tone-ok">{plural(targets.length - wrong, "address", "addresses")}</span>}
+        {wrong > 0 && <span class="badge tone-err">{wrong} wrong</span>}
+      </header>
+      <KeyValues
+        rows={[
+          ["Tracing", Number.isFinite(length) ? text(duration(length)) : "not a number"],
+          ["Done when", form.quorumKind === "all" ? "all hosts are stored" : form.quorumKind === "any" ? "every host ended; one stored is enough" : `every host ended; ${form.quorumCount || "a number"} stored are enough`],
+          ["Overhead", form.pythonTracer === "1" ? "Python tracer on: steps take longer" : form.hostTracer === "3" ? "verbose host tracer: large files" : "small: device tracer and host level " + form.hostTracer],
+        ]}
+      />
+      {targets.length === 0 ? (
+        <p class="no-data">Targets appear here as they are typed. They are contacted when the capture starts.</p>
+      ) : (
+        <table class="data">
+          <thead>
+            <tr>
+              <th scope="col">Target</th>
+              <th scope="col">Address</th>
+            </tr>
+          </thead>
+          <tbody>
+            {targets.slice(0, SHOWN).map((target, i) => (
+              <tr key={`${i}-${target.address}`}>
+                <td class="mono">{target.address}</td>
+                <td>{target.problem ? <Status tone="err">{target.problem}</Status> : <Status tone="ok">Well formed</Status>}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      {targets.length > SHOWN && <p class="quiet">{targets.length - SHOWN} more</p>}
+    </section>
+  );
+}

@@ -1,0 +1,93 @@
+/** A capture's tool: its header at once, its result when it is there. */
+import type { ComponentType } from "preact";
+
+import { api, type ServiceError } from "../../api/client";
+import { useLiveCapture } from "../../api/live";
+import { useResource } from "../../api/resource";
+import { type Capture, hasEnded, type Host, isLive, type Tool, type ToolResult } from "../../api/types";
+import { CaptureHeader } from "../../components/capture-header";
+import { Failure, Loading } from "../../components/basics";
+import { hostName } from "../../api/types";
+import { ofTotal } from "../../format/numbers";
+import { placeOf } from "../../tools/pages";
+import { parameter } from "../../url";
+import { AnyToolPage } from "./any";
+
+export interface ToolViewProps {
+  readonly capture: Capture;
+  readonly hosts: readonly Host[];
+  readonly tools: readonly Tool[];
+  readonly result: ToolResult;
+}
+
+const VIEWS: ReadonlyMap<string, ComponentType<ToolViewProps>> = new Map<string, ComponentType<ToolViewProps>>();
+
+const RETRY_MS = 2000;
+
+export function ToolPage(props: { id: string; tool: string; tools: readonly Tool[] | null; toolsError: ServiceError | null }) {
+  const live = useLiveCapture(props.id);
+  const capture = live.capture.value;
+  const hosts = live.hosts.value;
+  const tool: Tool =
+    props.tools?.find((candidate) => candidate.name === props.tool) ??
+    { name: props.tool, title: placeOf(props.tool).title, scope: props.tool === "pod_viewer" ? "all_hosts" : "both", state: "", hosts: null };
+  const chosen = parameter("host");
+  const firstHost = hosts.find((host) => host.state === "done");
+  // A tool over all hosts takes the host as what is marked, not as what is asked for.
+  const asked = tool.scope === "all_hosts" ? null : tool.scope === "host" ? (chosen ?? (firstHost ? hostName(firstHost) : null)) : chosen;
+  const analysis = capture?.analysis;
+  const ready = capture !== null && capture.hosts_done > 0;
+  const result = useResource(
+    ready ? `${props.id} ${props.tool} ${asked ?? ""} ${analysis?.state ?? ""} ${analysis?.hosts_done ?? ""}` : null,
+    (abort) => api.tool(props.id, props.tool, asked, abort),
+    (value) => (value === null && capture !== null && isLive(capture) ? RETRY_MS : null),
+  );
+  if (!capture) {
+    return live.error.value ? <div class="content"><Failure error={live.error.value} /></div> : <Loading what="Loading the capture" />;
+  }
+  const View = VIEWS.get(props.tool) ?? AnyToolPage;
+  const value = result.value.value;
+  return (
+    <>
+      <CaptureHeader capture={capture} hosts={hosts} tools={props.tools ?? []} tool={tool} result={value} />
+      <div class="content" data-testid="content">
+        {value ? (
+          <View capture={capture} hosts={hosts} tools={props.tools ?? []} result={value} />
+        ) : (
+          <Absent capture={capture} hosts={hosts} error={result.error.value} loading={result.loading.value} retry={result.reload} />
+        )}
+      </div>
+    </>
+  );
+}
+
+function Absent(props: { capture: Capture; hosts: readonly Host[]; error: ServiceError | null; loading: boolean; retry: () => void }) {
+  const { capture, hosts, error } = props;
+  if (capture.hosts_done === 0 && !isLive(capture)) {
+    const failed = hosts.find((host) => hasEnded(host) && host.state !== "done");
+    return (
+      <section class="panel no-data">
+        <p>
+          <b>No host was stored.</b> {failed ? `${hostName(failed)}: ${failed.message ?? failed.reason ?? failed.state}.` : ""}{" "}
+          <a href={`/captures?watch=${capture.id}`}>What each host said</a>
+        </p>
+      </section>
+    );
+  }
+  if (capture.analysis?.state === "failed") {
+    return (
+      <section class="panel no-data">
+        <p><b>The analysis failed.</b> {capture.analysis.error ?? error?.message ?? ""}</p>
+      </section>
+    );
+  }
+  if (isLive(capture)) {
+    const analysis = capture.analysis;
+    const what = capture.state === "pending" || capture.state === "capturing" || !analysis
+      ? `Capturing: ${ofTotal(capture.hosts_done, capture.hosts_total)} hosts stored`
+      : `Analysing: ${ofTotal(analysis.hosts_done, analysis.hosts_total)} hosts`;
+    return <Loading what={what} />;
+  }
+  if (error) return <Failure error={error} retry={props.retry} />;
+  return <Loading what="Loading the result" />;
+}

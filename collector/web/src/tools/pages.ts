@@ -1,0 +1,40 @@
+/** Where each tool stands in the rail, and the key that opens it. */
+import type { IconName } from "../components/icons";
+
+export type ToolGroup = "Where time goes" | "Ops" | "Memory" | "Serving";
+
+export interface ToolPlace {
+  readonly title: string;
+  readonly group: ToolGroup;
+  readonly icon: IconName;
+  readonly key?: string;
+}
+
+export const GROUPS: readonly ToolGroup[] = ["Where time goes", "Ops", "Memory", "Serving"];
+
+/** In the order of the rail. */
+export const PLACES: ReadonlyMap<string, ToolPlace> = new Map<string, ToolPlace>([
+  ["overview_page", { title: "Overview", group: "Where time goes", icon: "overview_page", key: "o" }],
+  ["pod_viewer", { title: "Pod viewer", group: "Where time goes", icon: "pod_viewer", key: "p" }],
+  ["trace_viewer", { title: "Trace viewer", group: "Where time goes", icon: "captures", key: "t" }],
+  ["input_pipeline_analyzer", { title: "Input pipeline", group: "Where time goes", icon: "input", key: "i" }],
+  ["tf_data_bottleneck_analysis", { title: "tf.data", group: "Where time goes", icon: "input" }],
+  ["op_profile", { title: "Op profile", group: "Ops", icon: "tree", key: "x" }],
+  ["hlo_stats", { title: "HLO stats", group: "Ops", icon: "table", key: "h" }],
+  ["framework_op_stats", { title: "Framework ops", group: "Ops", icon: "table" }],
+  ["kernel_stats", { title: "Kernel stats", group: "Ops", icon: "table" }],
+  ["roofline_model", { title: "Roofline", group: "Ops", icon: "chart", key: "r" }],
+  ["graph_viewer", { title: "Graph viewer", group: "Ops", icon: "graph" }],
+  ["memory_profile", { title: "Memory profile", group: "Memory", icon: "memory", key: "m" }],
+  ["memory_viewer", { title: "Memory viewer", group: "Memory", icon: "memory", key: "v" }],
+  ["inference_profile", { title: "Inference", group: "Serving", icon: "bolt" }],
+]);
+
+export function placeOf(name: string, title?: string): ToolPlace {
+  return PLACES.get(name) ?? { title: title ?? name, group: "Ops", icon: "table" };
+}
+
+/** The page of a tool; host and step go along, what belongs to one page only stays behind. */
+export function toolPath(capture: string, tool: string): string {
+  return `/captures/${encodeURIComponent(capture)}/${tool}`;
+}
