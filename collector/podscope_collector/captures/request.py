@@ -1,0 +1,176 @@
+"""The one model of a capture request: the API, the command line and schedules share it."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from podscope_collector.captures.advanced import AdvancedValue, checked, nearest
+from podscope_collector.captures.quorum import checked_quorum, required_hosts
+from podscope_collector.captures.targets import Target, parse_targets, split_targets
+from podscope_collector.errors import RequestError
+
+MAX_DURATION_MS = 3_600_000
+MAX_ATTEMPTS = 20
+MAX_DELAY_MS = 600_000
+MAX_TIMEOUT_MS = 3_600_000
+MAX_LABELS = 64
+MAX_LABEL_LENGTH = 253
+_UINT32 = 2**32 - 1
+
+Level = Annotated[int, Field(ge=0, le=_UINT32)]
+
+
+class CaptureRequest(BaseModel):
+    """What to capture, and when the result counts.
+
+    Attributes:
+        targets: Items as they were written; ``parsed_targets`` expands them.
+        duration_ms: Length of the window on each host.
+        attempts: How often one host is tried; a host that succeeded is never tried again.
+        quorum: ``all``, ``any``, a number of hosts or ``P%``: how many must be done for a
+            capture that lost some to be ``partial`` and not ``failed``.
+        delay_ms: All hosts start at one instant, this long after the last is connected; 0
+            starts each as soon as the request reaches it.
+        timeout_ms: What a host is given beyond delay and window, to collect and send.
+        retry_empty: Try a host without events again, with a window twice as long.
+        host_tracer_level: 0 off, 1 user annotations, 2 also costly runtime operations, 3 all.
+        device_tracer_level: 0 off, 1 on.
+        python_tracer_level: 0 off, 1 on (many more events).
+        advanced_configuration: Options of the device tracers, see ``advanced.py``.
+        labels: Free ``key: value`` pairs; ``run`` names the training run.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    targets: tuple[str, ...]
+    duration_ms: StrictInt = 2000
+    attempts: StrictInt = 3
+    quorum: str = "any"
+    delay_ms: StrictInt = 0
+    timeout_ms: StrictInt = 60_000
+    retry_empty: StrictBool = False
+    host_tracer_level: Level = 2
+    device_tracer_level: Level = 1
+    python_tracer_level: Level = 0
+    advanced_configuration: dict[str, StrictBool | StrictInt | str] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, given: Any) -> Any:  # noqa: ANN401 - pydantic hands over anything
+        if isinstance(given, Mapping):
+            for key in given:
+                if key not in cls.model_fields:
+                    msg = f"'{str(key)[:80]}' is unknown; {nearest(str(key), [*cls.model_fields])}"
+                    raise ValueError(msg)
+        return given
+
+    @field_validator("targets", mode="before")
+    @classmethod
+    def _split(cls, given: object) -> object:
+        if isinstance(given, str):
+            return tuple(split_targets(given))
+        if isinstance(given, (list, tuple)) and all(isinstance(item, str) for item in given):
+            return tuple(split_targets(given))
+        msg = "targets must be a text or a list of texts"
+        raise ValueError(msg)
+
+    @field_validator("duration_ms")
+    @classmethod
+    def _duration(cls, given: int) -> int:
+        return _within("duration_ms", given, 1, MAX_DURATION_MS, "1 ms to 1 hour")
+
+    @field_validator("attempts")
+    @classmethod
+    def _attempts(cls, given: int) -> int:
+        return _within("attempts", given, 1, MAX_ATTEMPTS)
+
+    @field_validator("delay_ms")
+    @classmethod
+    def _delay(cls, given: int) -> int:
+        return _within("delay_ms", given, 0, MAX_DELAY_MS, "0 to 10 minutes")
+
+    @field_validator("timeout_ms")
+    @classmethod
+    def _timeout(cls, given: int) -> int:
+        return _within("timeout_ms", given, 1, MAX_TIMEOUT_MS, "1 ms to 1 hour")
+
+    @field_validator("quorum", mode="before")
+    @classmethod
+    def _quorum(cls, given: object) -> str:
+        return checked_quorum(str(given))
+
+    @field_validator("advanced_configuration")
+    @classmethod
+    def _advanced(cls, given: dict[str, AdvancedValue]) -> dict[str, AdvancedValue]:
+        return {key: checked(key, value) for key, value in given.items()}
+
+    @field_validator("labels")
+    @classmethod
+    def _labels(cls, given: dict[str, str]) -> dict[str, str]:
+        if len(given) > MAX_LABELS:
+            msg = f"{len(given)} labels are too many; at most {MAX_LABELS} are kept"
+            raise ValueError(msg)
+        for key, text in given.items():
+            if not key or max(len(key), len(text)) > MAX_LABEL_LENGTH:
+                msg = f"label '{key[:40]}': key and value have 1 to {MAX_LABEL_LENGTH} characters"
+                raise ValueError(msg)
+            if not (key.isprintable() and text.isprintable()):
+                msg = f"label {key[:40]!r} has characters that cannot be printed"
+                raise ValueError(msg)
+        return given
+
+    @model_validator(mode="after")
+    def _targets_and_quorum(self) -> Self:
+        total = len(self.parsed_targets())
+        needed = required_hosts(self.quorum, total)
+        if needed > total:
+            msg = f"quorum {self.quorum} asks for more hosts than the {total} of the target list"
+            raise ValueError(msg)
+        return self
+
+    def parsed_targets(self) -> list[Target]:
+        """The distinct servers that the items name, in order."""
+        try:
+            return parse_targets(self.targets)
+        except RequestError as error:
+            # Within pydantic only a ValueError is a validation error.
+            raise ValueError(str(error)) from error
+
+
+def _within(name: str, given: int, low: int, high: int, words: str | None = None) -> int:
+    if low <= given <= high:
+        return given
+    span = f" ({words})" if words else ""
+    msg = f"{name} {given} is out of range; it must be from {low:,} to {high:,}{span}"
+    raise ValueError(msg)
+
+
+def parse_request(given: Mapping[str, Any]) -> CaptureRequest:
+    """A request out of untrusted fields.
+
+    Raises:
+        RequestError: One line that names the first wrong field and what it may be.
+    """
+    try:
+        return CaptureRequest.model_validate(given)
+    except ValidationError as error:
+        raise RequestError(request_problem(error)) from error
+
+
+def request_problem(error: ValidationError) -> str:
+    """The first problem of a validation error, as one line for people."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    text = first["msg"].removeprefix("Value error, ")
+    where = ".".join(str(part) for part in first["loc"][:2] if part != "body")
+    return text if first["type"] == "value_error" or not where else f"{where}: {text}"

@@ -1,0 +1,298 @@
+"""Profiles and what is derived from them: a local folder or an object store.
+
+The layout is TensorBoard's, ``<root>/plugins/profile/<session>/<host>.xplane.pb``; our own files
+lie beside it under ``<root>/.podscope``, where no viewer looks.
+"""
+
+import hashlib
+import secrets
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import ClassVar, Final, Literal
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    NotFoundError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
+from obstore.store import LocalStore, ObjectStore, from_url
+
+from podscope_collector.errors import CollectorError, InputNotFoundError, RequestError
+
+PROFILE_FOLDER: Final = "plugins/profile"
+XSPACE_SUFFIX: Final = ".xplane.pb"
+SCHEMES: Final = ("s3://", "gs://")
+
+Buffer = bytes | bytearray | memoryview
+DerivedKind = Literal["partials", "results", "rejected"]
+"""``partials`` per host, ``results`` of tools, ``rejected``: bytes that are no valid profile."""
+
+_MAX_COMPONENT = 240
+# Ids of one process must differ even where the store cannot reserve them (a read-only mount).
+_session_lock = threading.Lock()
+
+
+class StorageError(CollectorError):
+    """The storage cannot be read or written."""
+
+    code: ClassVar[str] = "storage"
+    http_status: ClassVar[int] = 507
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file that is completely written.
+
+    Attributes:
+        path: Key below the root, with ``/``.
+        size: Bytes.
+        sha256: Digest of the content in hex.
+    """
+
+    path: str
+    size: int
+    sha256: str
+
+
+class Storage:
+    """Reads and writes below one root; its methods block, so call them off an event loop.
+
+    Args:
+        root: A local folder (made when it is first written to), ``s3://bucket/prefix`` or
+            ``gs://bucket/prefix`` with the usual credentials of that cloud.
+        options: Passed on to the store, e.g. ``endpoint`` for an S3 server of one's own.
+
+    Raises:
+        RequestError: The root is no folder and no such URL.
+    """
+
+    def __init__(self, root: str, *, options: dict[str, str] | None = None) -> None:
+        self.root = root
+        self.folder: Path | None = None
+        self._options = options or {}
+        self._store: ObjectStore | None = None
+        if "://" not in root:
+            if not root:
+                msg = "the storage root is empty; name a folder, s3://bucket/… or gs://bucket/…"
+                raise RequestError(msg)
+            self.folder = Path(root).expanduser().absolute()
+        elif not root.startswith(SCHEMES):
+            msg = f"storage '{root}' is not supported; use a folder, s3://bucket/… or gs://bucket/…"
+            raise RequestError(msg)
+
+    # -- sessions ---------------------------------------------------------------------------
+
+    def new_session(self, now: datetime | None = None) -> str:
+        """A session id that no other capture below this root has, with a readable time.
+
+        The id (``2026_11_21_09_00_00_123``, UTC) is reserved in the storage, so that several
+        services on one root never share one.
+
+        Raises:
+            StorageError: The root cannot be written.
+        """
+        moment = now or datetime.now(UTC)
+        with _session_lock:
+            for _ in range(10_000):
+                session = moment.astimezone(UTC).strftime("%Y_%m_%d_%H_%M_%S_")
+                session += f"{moment.microsecond // 1000:03d}"
+                if self._reserve(session):
+                    return session
+                moment += timedelta(milliseconds=1)
+        msg = f"no free session id below {self.root}; check the clock of this machine"
+        raise StorageError(msg)
+
+    def _reserve(self, session: str) -> bool:
+        with self._errors(f"write to {self.root}"):
+            try:
+                obstore.put(
+                    self._open(write=True), f".podscope/sessions/{session}", b"", mode="create"
+                )
+            except AlreadyExistsError:
+                return False
+        return True
+
+    def list_sessions(self) -> list[str]:
+        """Names of all sessions with a folder, newest first."""
+        with self._errors(f"list {self.root}"):
+            if self.folder is not None and not (self.folder / PROFILE_FOLDER).is_dir():
+                return []
+            found = obstore.list_with_delimiter(self._open(), PROFILE_FOLDER)
+        names = {prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"]}
+        return sorted(names, reverse=True)
+
+    def list_hosts(self, session: str) -> list[str]:
+        """Names of the hosts whose XSpace is stored, in order."""
+        prefix = f"{PROFILE_FOLDER}/{_component(session, 'session')}"
+        with self._errors(f"list {self.root}"):
+            if self.folder is not None and not (self.folder / prefix).is_dir():
+                return []
+            found = obstore.list_with_delimiter(self._open(), prefix)
+        names = [meta["path"].rpartition("/")[2] for meta in found["objects"]]
+        return sorted(
+            name.removesuffix(XSPACE_SUFFIX)
+            for name in names
+            if name.endswith(XSPACE_SUFFIX) and name != XSPACE_SUFFIX and not name.startswith(".")
+        )
+
+    # -- profiles ---------------------------------------------------------------------------
+
+    def xspace_path(self, session: str, host: str) -> str:
+        """Key of a host's XSpace below the root.
+
+        Raises:
+            RequestError: A name would leave the session's folder.
+        """
+        session, host = _component(session, "session"), _component(host, "host")
+        return f"{PROFILE_FOLDER}/{session}/{host}{XSPACE_SUFFIX}"
+
+    def put_xspace(self, session: str, host: str, content: Buffer) -> StoredFile:
+        """Store a host's XSpace; a reader sees the whole file or none.
+
+        Raises:
+            StorageError: It cannot be written.
+        """
+        return self._put(self.xspace_path(session, host), content)
+
+    def read_xspace(self, session: str, host: str) -> bytes:
+        """A host's XSpace.
+
+        Raises:
+            InputNotFoundError: There is none.
+        """
+        return self.read(self.xspace_path(session, host))
+
+    def has_xspace(self, session: str, host: str) -> bool:
+        """Whether a host's XSpace is stored."""
+        return self.exists(self.xspace_path(session, host))
+
+    # -- derived files ----------------------------------------------------------------------
+
+    def derived_path(self, kind: DerivedKind, session: str, name: str) -> str:
+        """Key of a derived file below the root."""
+        session, name = _component(session, "session"), _component(name, "name")
+        return f".podscope/{kind}/{session}/{name}"
+
+    def put_derived(
+        self, kind: DerivedKind, session: str, name: str, content: Buffer
+    ) -> StoredFile:
+        """Store a partial, a result or a rejected profile; replaces one of the same name."""
+        return self._put(self.derived_path(kind, session, name), content)
+
+    def read_derived(self, kind: DerivedKind, session: str, name: str) -> bytes:
+        """A derived file.
+
+        Raises:
+            InputNotFoundError: There is none.
+        """
+        return self.read(self.derived_path(kind, session, name))
+
+    # -- any file below the root ------------------------------------------------------------
+
+    def read(self, path: str) -> bytes:
+        """Content of the file with this key (``StoredFile.path``).
+
+        Raises:
+            InputNotFoundError: There is none.
+            StorageError: It cannot be read.
+        """
+        with self._errors(f"read {path} of {self.root}"):
+            try:
+                return bytes(obstore.get(self._open(), path).bytes())
+            except (NotFoundError, FileNotFoundError) as error:
+                msg = f"no file {path} below {self.root}"
+                raise InputNotFoundError(msg) from error
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file with this key."""
+        with self._errors(f"read {path} of {self.root}"):
+            try:
+                obstore.head(self._open(), path)
+            except (NotFoundError, FileNotFoundError):
+                return False
+        return True
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Remove files; one that is not there is no error."""
+        with self._errors(f"delete from {self.root}"):
+            for path in paths:
+                try:
+                    obstore.delete(self._open(), path)
+                except (NotFoundError, FileNotFoundError):
+                    continue
+
+    def local_path(self, path: str) -> Path | None:
+        """The file's place on this machine, or None when the root is an object store."""
+        return None if self.folder is None else self.folder / path
+
+    def check_writable(self) -> None:
+        """Write and remove a small file.
+
+        Raises:
+            StorageError: Why that cannot be done.
+        """
+        probe = f".podscope/tmp/{secrets.token_hex(8)}"
+        with self._errors(f"write to {self.root}"):
+            obstore.put(self._open(write=True), probe, b"podscope")
+            obstore.delete(self._open(), probe)
+
+    # -- inner parts ------------------------------------------------------------------------
+
+    def _put(self, path: str, content: Buffer) -> StoredFile:
+        digest = hashlib.sha256(content).hexdigest()
+        with self._errors(f"write {path} to {self.root}"):
+            store = self._open(write=True)
+            if self.folder is None:
+                # An object store shows an object only when it is whole.
+                obstore.put(store, path, content)
+            else:
+                temporary = f".podscope/tmp/{secrets.token_hex(8)}"
+                obstore.put(store, temporary, content)
+                obstore.rename(store, temporary, path)
+        return StoredFile(path, len(content), digest)
+
+    def _open(self, *, write: bool = False) -> ObjectStore:
+        if self._store is None:
+            if self.folder is not None:
+                if not write and not self.folder.is_dir():
+                    msg = f"no folder {self.folder}"
+                    raise FileNotFoundError(msg)
+                self._store = LocalStore(self.folder, mkdir=True)
+            else:
+                self._store = from_url(self.root, **self._options)
+        return self._store
+
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        """Turn a store's error into one line that says what to do."""
+        try:
+            yield
+        except (PermissionDeniedError, UnauthenticatedError, PermissionError) as error:
+            msg = f"cannot {what}: permission denied; give this user access or choose another place"
+            raise StorageError(msg) from error
+        except (BaseError, OSError, ValueError) as error:
+            reason = str(error).strip().partition("\n")[0] or type(error).__name__
+            advice = "check that the place exists, is writable and has space"
+            msg = f"cannot {what}: {reason}; {advice}"
+            raise StorageError(msg) from error
+
+
+def _component(name: str, what: str) -> str:
+    """A name that is one component of a path and nothing else."""
+    if (
+        not name
+        or len(name.encode("utf-8", "surrogatepass")) > _MAX_COMPONENT
+        or name in {".", ".."}
+        or any(c in "/\\" or not c.isprintable() for c in name)
+    ):
+        shown = name if len(name) <= 60 else name[:60] + "…"
+        msg = f"{what} {shown!r} is no name of a {what}: it is empty, too long or holds a path"
+        raise RequestError(msg)
+    return name
