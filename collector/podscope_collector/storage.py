@@ -221,7 +221,7 @@ class Storage:
 
     def delete(self, paths: Sequence[str]) -> None:
         """Remove files; one that is not there is no error."""
-        with self._errors(f"delete from {self.root}"):
+        with self._errors(f"remove files of {self.root}"):
             for path in paths:
                 try:
                     obstore.delete(self._open(), path)
@@ -266,7 +266,8 @@ class Storage:
                     raise FileNotFoundError(msg)
                 self._store = LocalStore(self.folder, mkdir=True)
             else:
-                self._store = from_url(self.root, **self._options)
+                # The options' types differ per cloud; obstore itself rejects unknown ones.
+                self._store = from_url(self.root, **self._options)  # type: ignore[call-overload]
         return self._store
 
     @contextmanager

@@ -67,7 +67,7 @@ class CaptureRequest(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _known_keys(cls, given: Any) -> Any:  # noqa: ANN401 - pydantic hands over anything
+    def _known_keys(cls, given: Any) -> Any:
         if isinstance(given, Mapping):
             for key in given:
                 if key not in cls.model_fields:

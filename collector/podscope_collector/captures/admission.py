@@ -1,0 +1,119 @@
+"""Who may start when: the byte budget and the common start of a capture."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+class ByteBudget:
+    """Bounds the bytes that hosts in flight may bring; beyond it hosts wait to be started.
+
+    Args:
+        limit: Bytes for all hosts together. One host is always let in.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._used = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @asynccontextmanager
+    async def reserve(self, size: int) -> AsyncIterator["Reservation"]:
+        """Hold ``size`` bytes until the block ends; first come, first served."""
+        if self._waiting or not self._fits(size):
+            turn = asyncio.get_running_loop().create_future()
+            entry = (size, turn)
+            self._waiting.append(entry)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._give_back(size)
+                else:
+                    self._waiting.remove(entry)
+                raise
+        else:
+            self._used += size
+        reservation = Reservation(self, size)
+        try:
+            yield reservation
+        finally:
+            self._give_back(reservation.size)
+
+    def grow(self, by: int) -> None:
+        """Account a host that turned out larger (or smaller) than it was taken for."""
+        self._used += by
+        self._admit()
+
+    def _fits(self, size: int) -> bool:
+        return self._used == 0 or self._used + size <= self._limit
+
+    def _give_back(self, size: int) -> None:
+        self._used -= size
+        self._admit()
+
+    def _admit(self) -> None:
+        while self._waiting and self._fits(self._waiting[0][0]):
+            size, turn = self._waiting.popleft()
+            if not turn.done():
+                self._used += size
+                turn.set_result(None)
+
+
+class Reservation:
+    """A share of the budget that one host holds."""
+
+    def __init__(self, budget: ByteBudget, size: int) -> None:
+        self._budget = budget
+        self.size = size
+
+    def becomes(self, size: int) -> None:
+        """Correct the estimate by the size that arrived."""
+        self._budget.grow(size - self.size)
+        self.size = size
+
+
+class StartLine:
+    """Lets all connected hosts go together, late ones at once.
+
+    Args:
+        expected: Hosts that are dialled at the same time.
+        patience_s: How long the first to connect waits for the others.
+        delay_ms: Between the start signal and the common start of the windows.
+    """
+
+    def __init__(self, expected: int, patience_s: float, delay_ms: int) -> None:
+        self._missing = expected
+        self._patience_s = patience_s
+        self._delay_ns = delay_ms * 1_000_000
+        self._open = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._start_ns = 0
+
+    async def arrive(self) -> None:
+        """Wait, connected, for the start signal."""
+        self.leave()
+        if not self._open.is_set() and self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._patience_s, self._go)
+        await self._open.wait()
+
+    def leave(self) -> None:
+        """Be expected no longer: arrived, or failed on the way."""
+        self._missing -= 1
+        if self._missing <= 0:
+            self._go()
+
+    def start_timestamp_ns(self) -> int:
+        """The common start, as Unix time; 0 (at once) without a delay or when it has passed."""
+        return self._start_ns if self._start_ns > time.time_ns() else 0
+
+    def _go(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._open.is_set():
+            if self._delay_ns:
+                self._start_ns = time.time_ns() + self._delay_ns
+            self._open.set()
