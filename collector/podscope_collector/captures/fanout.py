@@ -214,7 +214,7 @@ class _Host:
             finally:
                 if in_line:
                     line.leave()
-            answer = await self._profile(channel, duration_ms)
+            answer = await self._profile(channel, duration_ms, is_ready=is_ready)
         if isinstance(answer, Failure):
             return answer
         share.becomes(len(answer))
@@ -231,16 +231,22 @@ class _Host:
                 state = channel.get_state(try_to_connect=True)
         return state is ready
 
-    async def _profile(self, channel: grpc.aio.Channel, duration_ms: int) -> bytes | Failure:
+    async def _profile(
+        self, channel: grpc.aio.Channel, duration_ms: int, *, is_ready: bool
+    ) -> bytes | Failure:
         request = self._flight.request
         start_ns = self._flight.start_line.start_timestamp_ns()
         window_s = (duration_ms + (request.delay_ms if start_ns else 0)) / 1000
         deadline_s = window_s + request.timeout_ms / 1000
         # Without a deserializer the bytes are handed on as they came.
         call = channel.unary_unary(
-            PROFILE, request_serializer=wire.ProfileRequest.SerializeToString
+            PROFILE,
+            request_serializer=wire.ProfileRequest.SerializeToString,
+            response_deserializer=None,
         )
-        self._move(HostState.CAPTURING)
+        # On a channel that did not come up the call only tells why.
+        if is_ready:
+            self._move(HostState.CAPTURING)
         over = asyncio.get_running_loop().call_later(window_s, self._move, HostState.RECEIVING)
         try:
             answer: bytes = await call(

@@ -1,0 +1,167 @@
+"""The progress of a capture: a live table on a terminal, plain lines everywhere else."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from podscope_collector.captures.outcome import HostUpdate
+from podscope_collector.captures.request import CaptureRequest
+from podscope_collector.captures.states import HostState
+
+_STYLE = {
+    HostState.DONE: "green",
+    HostState.EMPTY: "yellow",
+    HostState.FAILED: "red",
+    HostState.SKIPPED: "yellow",
+    HostState.CANCELLED: "yellow",
+}
+_MIN_REFRESH_S = 0.1
+
+
+class Progress:
+    """Shows updates on stderr; stdout stays for the result.
+
+    Args:
+        pending: All hosts before the first update, in order.
+        request: Tells how long the window is.
+        quiet: Remember the updates, show nothing.
+    """
+
+    def __init__(
+        self, pending: Sequence[HostUpdate], request: CaptureRequest, *, quiet: bool
+    ) -> None:
+        self._hosts = {update.target: update for update in pending}
+        self._window_s = (request.delay_ms + request.duration_ms) / 1000
+        self._began = monotonic()
+        self._shown = 0.0
+        self._live: Live | None = None
+        self._plain = not quiet
+        if not quiet and sys.stderr.isatty():
+            self._plain = False
+            self._live = Live(
+                self._table(), console=Console(stderr=True), auto_refresh=False, transient=True
+            )
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start(refresh=True)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take the live table away; what follows is the summary."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def update(self, update: HostUpdate) -> None:
+        """Take in a change of one host."""
+        before = self._hosts.get(update.target)
+        self._hosts[update.target] = update
+        if self._live is not None:
+            is_last = all(host.state.is_final for host in self._hosts.values())
+            if is_last or monotonic() - self._shown > _MIN_REFRESH_S:
+                self._shown = monotonic()
+                self._live.update(self._table(), refresh=True)
+        elif self._plain and _worth_a_line(before, update):
+            seconds = monotonic() - self._began
+            sys.stderr.write(f"{seconds:7.1f}s {_line(update)}\n")
+            sys.stderr.flush()
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The hosts as they are now, in order."""
+        return [host.to_json() for host in self._hosts.values()]
+
+    def _table(self) -> Group:
+        hosts = list(self._hosts.values())
+        final = sum(host.state.is_final for host in hosts)
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for name in ("target", "state", "tries", "size", ""):
+            table.add_column(name, justify="right" if name in {"tries", "size"} else "left")
+        # Thousands of rows are no table: those that need eyes come first.
+        room = 40
+        shown = hosts if len(hosts) <= room else sorted(hosts, key=_attention)[:room]
+        for host in shown:
+            table.add_row(
+                host.target,
+                Text(str(host.state), style=_STYLE.get(host.state, "cyan")),
+                str(host.attempts),
+                size_text(host.bytes) if host.bytes else "",
+                Text(host.message or "", overflow="ellipsis", no_wrap=True),
+            )
+        elapsed = monotonic() - self._began
+        head = Text(f"{final} of {len(hosts)} hosts final, {elapsed:.1f} s")
+        if len(shown) < len(hosts):
+            head.append(f" ({len(hosts) - len(shown)} more not shown)")
+        return Group(head, ProgressBar(total=max(1, len(hosts)), completed=final, width=60), table)
+
+
+def summary(state: str, hosts: Iterable[HostUpdate]) -> str:
+    """The table of all hosts, as plain text that also reads well in a log file."""
+    rows = [("target", "state", "tries", "size", "reason")]
+    found = list(hosts)
+    for host in found:
+        rows.append(
+            (
+                host.target,
+                str(host.state),
+                str(host.attempts),
+                size_text(host.bytes) if host.bytes else "-",
+                f"{host.reason}: {host.message}" if host.reason else "",
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    lines = [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]])
+        for row in rows
+    ]
+    done = sum(host.state is HostState.DONE for host in found)
+    total = size_text(sum(host.bytes for host in found))
+    lines.append(f"{state}: {done} of {len(found)} hosts captured, {total}")
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def size_text(size: int) -> str:
+    """Bytes in a unit that people read."""
+    amount = float(size)
+    for unit in ("B", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.2f} GB"
+
+
+def _attention(host: HostUpdate) -> int:
+    if host.state in {HostState.FAILED, HostState.EMPTY}:
+        return 0
+    return 2 if host.state is HostState.DONE else 1
+
+
+def _worth_a_line(before: HostUpdate | None, update: HostUpdate) -> bool:
+    """In a log only what a reader looks for: ends, and tries that failed."""
+    if update.state.is_final:
+        return True
+    return update.state is HostState.PENDING and before is not None and update.reason is not None
+
+
+def _line(update: HostUpdate) -> str:
+    if update.state is HostState.DONE:
+        return f"{update.target} done, {size_text(update.bytes)}"
+    reason = f" ({update.reason}): {update.message}" if update.reason else ""
+    word = "try failed" if update.state is HostState.PENDING else str(update.state)
+    return f"{update.target} {word}{reason}"
