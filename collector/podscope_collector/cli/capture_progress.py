@@ -113,10 +113,10 @@ class Progress:
 
 def summary(state: str, hosts: Iterable[HostUpdate]) -> str:
     """The table of all hosts, as plain text that also reads well in a log file."""
-    rows = [("target", "state", "tries", "size", "reason")]
     found = list(hosts)
-    for host in found:
-        rows.append(
+    rows = [
+        ("target", "state", "tries", "size", "reason"),
+        *(
             (
                 host.target,
                 str(host.state),
@@ -124,7 +124,9 @@ def summary(state: str, hosts: Iterable[HostUpdate]) -> str:
                 size_text(host.bytes) if host.bytes else "-",
                 f"{host.reason}: {host.message}" if host.reason else "",
             )
-        )
+            for host in found
+        ),
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     lines = [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]])
