@@ -1,0 +1,92 @@
+"""Where a capture ran: kind and number of devices, hosts, tasks."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+HardwareType = Literal["UNKNOWN_HARDWARE", "CPU_ONLY", "GPU", "TPU"]
+
+LOCALHOST: Final = "localhost"
+CPU: Final = "CPU"
+# In this order, the largest wins when hosts are combined.
+_HARDWARE: Final[tuple[HardwareType, ...]] = ("UNKNOWN_HARDWARE", "CPU_ONLY", "GPU", "TPU")
+# Types of hosts that say nothing about the accelerators of the job.
+_NO_DEVICE_TYPES: Final = frozenset({CPU, "Device", ""})
+
+
+def hardware_type(device_type: str) -> HardwareType:
+    """The kind of hardware that a device type names."""
+    if "GPU" in device_type:
+        return "GPU"
+    if device_type == CPU:
+        return "CPU_ONLY"
+    return "TPU" if "TPU" in device_type else "UNKNOWN_HARDWARE"
+
+
+@dataclass(frozen=True)
+class RunEnvironment:
+    """Where one host, or all of them, ran.
+
+    Attributes:
+        device_type: ``TPU v6 Lite``, ``Nvidia GPU (Hopper)``, ``CPU``; empty when nothing ran.
+        hostnames: As the XSpaces say, sorted, each once.
+        task_count: Profiled processes.
+        device_core_count: TensorCores or GPUs.
+        is_training: Whether any program computes gradients.
+        mxu_utilization_percent: Mean over the hosts of what the tracer measured, 0 when missing.
+        hbm_utilization_percent: Likewise.
+    """
+
+    device_type: str
+    hardware_type: HardwareType
+    hostnames: tuple[str, ...]
+    task_count: int
+    device_core_count: int
+    is_training: bool
+    mxu_utilization_percent: float = 0.0
+    hbm_utilization_percent: float = 0.0
+
+    @property
+    def host_count(self) -> int:
+        """Machines, by their names; processes of one machine count once."""
+        return len(self.hostnames)
+
+    @property
+    def task_text(self) -> str:
+        """Tasks, and tasks per host when both are known."""
+        if self.task_count <= 0 or self.host_count <= 0:
+            return str(self.task_count)
+        per_host = self.task_count // self.host_count
+        return f"{self.task_count} (num tasks per host = {per_host})"
+
+    @classmethod
+    def combine(cls, hosts: Iterable["RunEnvironment"]) -> "RunEnvironment":
+        """One environment of several hosts, in name order."""
+        parts = list(hosts)
+        if not parts:
+            return cls("", "UNKNOWN_HARDWARE", (), 0, 0, is_training=False)
+        if len(parts) == 1:
+            return parts[0]
+        device_type = CPU
+        for part in parts:
+            if part.device_type not in _NO_DEVICE_TYPES:
+                device_type = part.device_type
+        return cls(
+            device_type=device_type,
+            hardware_type=max((p.hardware_type for p in parts), key=_HARDWARE.index),
+            hostnames=tuple(sorted({name for part in parts for name in part.hostnames})),
+            task_count=sum(part.task_count for part in parts),
+            device_core_count=sum(part.device_core_count for part in parts),
+            is_training=parts[-1].is_training,
+            mxu_utilization_percent=sum(p.mxu_utilization_percent for p in parts) / len(parts),
+            hbm_utilization_percent=sum(p.hbm_utilization_percent for p in parts) / len(parts),
+        )
+
+    def to_state(self) -> dict[str, Any]:
+        """Plain values for storing."""
+        return {**vars(self), "hostnames": list(self.hostnames)}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> "RunEnvironment":
+        """The environment that ``to_state`` described."""
+        return cls(**{**state, "hostnames": tuple(state["hostnames"])})
