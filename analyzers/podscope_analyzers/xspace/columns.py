@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -50,7 +51,7 @@ def unpack_gzip(packed: bytes, limit: int) -> bytes:
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as stream:
             unpacked = stream.read(limit + 1)
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         problem = f"a compressed stat value cannot be unpacked ({error})"
         raise XSpaceError(problem, offset=0) from error
     if len(unpacked) > limit:

@@ -281,3 +281,14 @@ def test_a_file_whose_bytes_were_replaced_in_text_mode_is_refused() -> None:
         verify(damaged)
     with pytest.raises(DecodeError):
         xplane_pb2.XSpace.FromString(damaged)
+
+
+def test_a_compressed_stat_with_a_damaged_body_is_refused() -> None:
+    packed = bytearray(gzip.compress(b"text that is long enough to refer back to itself" * 4))
+    packed[16:24] = b"\xff" * 8
+    space = xplane_pb2.XSpace()
+    plane = space.planes.add(name="/host:CPU")
+    plane.stat_metadata[1].name = "long"
+    plane.stats.add(metadata_id=1, gzip_value=bytes(packed))
+    with pytest.raises(XSpaceError, match="cannot be unpacked"):
+        _ = open_xspace(space.SerializeToString()).planes[0].stats
