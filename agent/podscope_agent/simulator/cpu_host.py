@@ -6,7 +6,7 @@ from podscope_agent.simulator.memory import MemoryEvents
 from podscope_agent.simulator.pod import Pod, Window
 from podscope_agent.simulator.program import MODULE, Op
 from podscope_agent.simulator.slots import after_compute, compute_bounds
-from podscope_agent.simulator.threads import US, Threads
+from podscope_agent.simulator.threads import US, Threads, record_python_calls
 from podscope_agent.simulator.tpu import run_id
 
 _PJRT = 5
@@ -15,13 +15,18 @@ _END_MARK_PS = 300_000
 _THUNK_SOURCE = "external/xla/xla/backends/cpu/runtime/thunk.cc"
 
 
-def record_cpu_host(plane: PlaneWriter, pod: Pod, host: int, window: Window) -> None:
+def record_cpu_host(
+    plane: PlaneWriter, pod: Pod, host: int, window: Window, *, python_calls: bool = False
+) -> None:
     """Write the host events of a capture."""
-    _Recorder(plane, pod, host, window).record()
+    _Recorder(plane, pod, host, window, python_calls=python_calls).record()
 
 
 class _Recorder:
-    def __init__(self, plane: PlaneWriter, pod: Pod, host: int, window: Window) -> None:
+    def __init__(
+        self, plane: PlaneWriter, pod: Pod, host: int, window: Window, *, python_calls: bool
+    ) -> None:
+        self._python_calls = python_calls
         self._plane, self._pod, self._host, self._window = plane, pod, host, window
         self._threads = Threads(plane, pod.seed)
         self._python = self._threads.line("python")
@@ -51,6 +56,8 @@ class _Recorder:
         length = timing.update_end_ps - waited
         python.add(plane.event_head("PjitFunction(train_step)"), launch, length)
         python.add(plane.event_head("ParseArguments"), launch + US, 3 * US)
+        if self._python_calls:
+            record_python_calls(plane, python, launch + 4 * US)
         python.add(
             plane.event_head("CommonPjRtLoadedExecutable::ExecuteHelperOnSingleDevice"),
             launch + 10 * US, 40 * US, plane.event_stats(_pt=_PJRT, _p=step & 0x7FFFFFFF),

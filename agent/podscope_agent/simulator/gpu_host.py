@@ -5,7 +5,7 @@ from podscope_agent.simulator.gpu import activities, correlation_id
 from podscope_agent.simulator.input_pipeline import InputPipeline
 from podscope_agent.simulator.memory import MemoryEvents
 from podscope_agent.simulator.pod import Pod, Window
-from podscope_agent.simulator.threads import US, Threads
+from podscope_agent.simulator.threads import US, Threads, record_python_calls
 
 _PJRT = 5
 _LEAD_PS = 300 * US
@@ -14,7 +14,9 @@ _LAUNCH_PS = US
 _LAUNCH_PERIOD_PS = US + US // 2
 
 
-def record_gpu_host(plane: PlaneWriter, pod: Pod, host: int, window: Window) -> None:
+def record_gpu_host(
+    plane: PlaneWriter, pod: Pod, host: int, window: Window, *, python_calls: bool = False
+) -> None:
     """Write the host events of a capture."""
     threads = Threads(plane, pod.seed)
     python = threads.line("python")
@@ -29,6 +31,8 @@ def record_gpu_host(plane: PlaneWriter, pod: Pod, host: int, window: Window) -> 
         ahead = start - _LEAD_PS
         python.add(plane.event_head("train"), ahead, timing.period_ps - 20 * US,
                    plane.event_stats(_r=1, step_num=step))  # fmt: skip
+        if python_calls:
+            record_python_calls(plane, python, ahead + 2 * US)
         python.add(plane.event_head("PjitFunction(train_step)"), ahead + 10 * US, 150 * US)
         python.add(plane.event_head("ParseArguments"), ahead + 15 * US, 5 * US)
         for core in cores:

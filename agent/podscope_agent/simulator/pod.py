@@ -14,7 +14,8 @@ EPOCH_NS: Final = 1_767_258_000_000_000_000
 """Start of step 0 when nothing else is said: 2026-01-01 09:00 UTC."""
 MAX_HOSTS: Final = 4096
 MAX_STEPS: Final = 10_000
-MAX_EVENTS: Final = 50_000_000
+MAX_EVENTS: Final = 40_000_000
+"""A trace of that many events still fits into one gRPC message."""
 UNLIMITED_PERIOD: Final = 64
 """Steps after which the timings repeat when a capture holds as many steps as fit."""
 
@@ -175,7 +176,9 @@ class Pod:
             return Window(start_ns, max(stop_ns, last_ns), first, self.steps)
         after = timeline.step_at((stop_ns - self.started_at_ns) * 1000 + 1)
         # `after` starts past the window, so the step before it is the first that is cut off.
-        return Window(start_ns, stop_ns, first, max(0, after - 1 - first))
+        count = max(0, after - 1 - first)
+        # A tracer's buffers are finite too: a capture of hours holds its beginning.
+        return Window(start_ns, stop_ns, first, min(count, MAX_STEPS))
 
     def truncated(self, window: Window, stop_ns: int) -> Window:
         """The same window, ended early: only the steps that were complete by then."""

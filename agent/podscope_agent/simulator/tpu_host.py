@@ -4,7 +4,7 @@ from podscope_agent.simulator.encoding import PlaneWriter
 from podscope_agent.simulator.input_pipeline import InputPipeline
 from podscope_agent.simulator.memory import MemoryEvents
 from podscope_agent.simulator.pod import Pod, Window
-from podscope_agent.simulator.threads import US, Threads
+from podscope_agent.simulator.threads import US, Threads, record_python_calls
 from podscope_agent.simulator.tpu import run_id
 
 _PJRT, _RUNTIME = 5, 7
@@ -14,7 +14,9 @@ _LEAD_PS = 300 * US
 _ENQUEUE_PS = 15 * US
 
 
-def record_tpu_host(plane: PlaneWriter, pod: Pod, host: int, window: Window) -> None:
+def record_tpu_host(
+    plane: PlaneWriter, pod: Pod, host: int, window: Window, *, python_calls: bool = False
+) -> None:
     """Write the host events of a capture."""
     threads = Threads(plane, pod.seed)
     python = threads.line("python")
@@ -29,6 +31,8 @@ def record_tpu_host(plane: PlaneWriter, pod: Pod, host: int, window: Window) -> 
         ahead = start - _LEAD_PS
         python.add(plane.event_head("train"), ahead, timing.period_ps - 20 * US,
                    plane.event_stats(_r=1, step_num=step))  # fmt: skip
+        if python_calls:
+            record_python_calls(plane, python, ahead + 2 * US)
         python.add(plane.event_head("PjitFunction(train_step)"), ahead + 10 * US, 150 * US)
         python.add(plane.event_head("ParseArguments"), ahead + 15 * US, 5 * US)
         python.add(plane.event_head("TfrtTpuLoadedExecutable::Execute"), ahead + 30 * US, 125 * US)

@@ -96,7 +96,8 @@ def _host_plane(pod: Pod, host: int, window: Window, options: TraceOptions) -> P
     plane = PlaneWriter("/host:CPU")
     if options.host_tracer_level:
         record = {"tpu": record_tpu_host, "gpu": record_gpu_host, "cpu": record_cpu_host}
-        record[pod.kind.family](plane, pod, host, window)
+        python_calls = options.python_tracer_level > 0
+        record[pod.kind.family](plane, pod, host, window, python_calls=python_calls)
     if pod.kind.family == "tpu":
         plane.add_stat(
             plane.double_stat("matrix_unit_utilization_percent", mxu_utilization_percent(pod))

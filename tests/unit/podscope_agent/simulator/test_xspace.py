@@ -281,6 +281,33 @@ def test_what_is_not_asked_for_is_not_recorded() -> None:
     assert not plane_of(without_hlo, "/host:metadata").event_metadata
 
 
+@pytest.mark.parametrize("device", DEVICE_NAMES)
+def test_the_python_tracer_adds_calls_in_order(device: str) -> None:
+    pod = Pod(device, steps=3)
+    with_calls = TraceOptions(python_tracer_level=1)
+    plane = plane_of(space_of(pod, options=with_calls), "/host:CPU")
+    line = next(line for line in plane.lines if line.name == "python")
+    names = [plane.event_metadata[event.metadata_id].name for event in line.events]
+    assert sum(name.startswith("$") for name in names) == 3 * 5
+    starts = [event.offset_ps for event in line.events]
+    assert starts == sorted(starts)
+    plain = plane_of(space_of(pod), "/host:CPU")
+    assert not any(entry.name.startswith("$") for entry in plain.event_metadata.values())
+
+
+@pytest.mark.parametrize("device", DEVICE_NAMES)
+def test_every_batch_that_is_consumed_was_produced(device: str) -> None:
+    plane = plane_of(space_of(Pod(device, steps=4)), "/host:CPU")
+    elements: dict[str, list[object]] = defaultdict(list)
+    for line in plane.lines:
+        for event in line.events:
+            name = plane.event_metadata[event.metadata_id].name
+            if name in {"PrefetchProduce", "PrefetchConsume"}:
+                elements[name].append(stats_of(plane, list(event.stats))["element_id"])
+    assert len(set(elements["PrefetchProduce"])) == 4
+    assert elements["PrefetchProduce"] == elements["PrefetchConsume"]
+
+
 @pytest.mark.parametrize("ratio", [0.1, 0.5, 0.9])
 def test_the_input_bound_share_of_the_step_is_about_what_was_asked(ratio: float) -> None:
     pod = Pod("tpu-v5e", hosts=4, input_bound=ratio)
@@ -306,6 +333,7 @@ def test_a_window_without_a_step_limit_holds_the_complete_steps() -> None:
     window = pod.window(start_ns, pod.step_start_ns(9) + 1_000_000)
     assert list(window.steps) == [3, 4, 5, 6, 7, 8]
     assert pod.window(start_ns, start_ns + 5_000_000).step_count == 0
+    assert pod.window(start_ns, start_ns + 36_000 * 10**9).step_count == 10_000
 
 
 @pytest.mark.parametrize(
