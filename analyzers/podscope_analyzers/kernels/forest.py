@@ -1,0 +1,247 @@
+"""Kernels on the forest of events: who caused whom, across threads and devices.
+
+A node's parents are the event around it, the parents of its extra edges, and the producers of
+the contexts (hubs) that it consumes; its children likewise. Lists of lists come as offsets and
+items.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from podscope_analyzers.kernels.compiled import kernel
+from podscope_analyzers.kernels.spans import Bools, Int32s, Int64s
+
+UInt8s = npt.NDArray[np.uint8]
+
+
+@kernel("void(i4[::1], i4[::1], i4[::1])")
+def link_siblings(parent: Int32s, first_child: Int32s, next_sibling: Int32s) -> None:
+    """First child and next sibling of every node, -1 for none; all arrays (n,)."""
+    for i in range(parent.size):
+        first_child[i] = -1
+    for i in range(parent.size - 1, -1, -1):
+        p = parent[i]
+        next_sibling[i] = -1
+        if p >= 0:
+            next_sibling[i] = first_child[p]
+            first_child[p] = i
+
+
+@kernel(
+    "i8(i4[::1], i4[::1], i4[::1], i4[::1], i4[::1], i4[::1], i4[::1], i4[::1], i4[::1], i4[::1],"
+    " b1, i8, i4[::1], i4[::1], i4[::1], i4[::1])"
+)
+def spread_groups(
+    first_child: Int32s,
+    next_sibling: Int32s,
+    edge_offsets: Int32s,
+    edge_children: Int32s,
+    made_offsets: Int32s,
+    made_hubs: Int32s,
+    hub_offsets: Int32s,
+    hub_consumers: Int32s,
+    roots: Int32s,
+    blocked: Int32s,
+    is_fresh: bool,
+    next_group: int,
+    group: Int32s,
+    hub_group: Int32s,
+    group_root: Int32s,
+    queue: Int32s,
+) -> int:
+    """Gives each root in turn a new group, and all it reaches that has none.
+
+    Args:
+        first_child: Shape (n,), as are ``next_sibling``, ``group`` and ``queue``.
+        next_sibling: See ``link_siblings``.
+        edge_offsets: Shape (n + 1,).
+        edge_children: Children by extra edges.
+        made_offsets: Shape (n + 1,).
+        made_hubs: Hubs that a node produces.
+        hub_offsets: Shape (h + 1,).
+        hub_consumers: Nodes that consume a hub.
+        roots: In the order in which they are processed, shape (r,).
+        blocked: Of every root, 1 for one that makes no group of its own, shape (r,).
+        is_fresh: Pass over a root that has a group already.
+        next_group: Id of the next group.
+        group: Filled; -1 for none.
+        hub_group: Last group that went through each hub, shape (h,).
+        group_root: Root of every group, filled from ``next_group``.
+        queue: Room for the search.
+
+    Returns:
+        Id of the next group.
+    """
+    for r in range(roots.size):
+        root = roots[r]
+        if blocked[r] or (is_fresh and group[root] >= 0):
+            continue
+        g = next_group
+        next_group += 1
+        group_root[g] = root
+        if group[root] >= 0:
+            continue
+        group[root] = g
+        head = 0
+        tail = 1
+        queue[0] = root
+        while head < tail:
+            node = queue[head]
+            head += 1
+            child = first_child[node]
+            while child >= 0:
+                if group[child] < 0:
+                    group[child] = g
+                    queue[tail] = child
+                    tail += 1
+                child = next_sibling[child]
+            for e in range(edge_offsets[node], edge_offsets[node + 1]):
+                child = edge_children[e]
+                if group[child] < 0:
+                    group[child] = g
+                    queue[tail] = child
+                    tail += 1
+            for m in range(made_offsets[node], made_offsets[node + 1]):
+                hub = made_hubs[m]
+                if hub_group[hub] == g:
+                    continue
+                hub_group[hub] = g
+                for c in range(hub_offsets[hub], hub_offsets[hub + 1]):
+                    child = hub_consumers[c]
+                    if group[child] < 0:
+                        group[child] = g
+                        queue[tail] = child
+                        tail += 1
+    return next_group
+
+
+@kernel(
+    "void(i4[::1], i4[::1], i4[::1], i4[::1], i4[::1], i4[::1], i4[::1], i4[::1], i8[::1],"
+    " b1, i4[::1], i4[::1], i4[::1], i4[::1])"
+)
+def nearest_marked(
+    parent: Int32s,
+    edge_offsets: Int32s,
+    edge_parents: Int32s,
+    used_offsets: Int32s,
+    used_hubs: Int32s,
+    hub_offsets: Int32s,
+    hub_producers: Int32s,
+    mark: Int32s,
+    wanted: Int64s,
+    is_self_included: bool,
+    starts: Int32s,
+    visited: Int32s,
+    hub_visited: Int32s,
+    queue: Int32s,
+) -> None:
+    """Nearest ancestor of a mark, breadth first; replaces every start by it, or by -1.
+
+    Args:
+        parent: Shape (n,), as are ``mark``, ``visited`` and ``queue``.
+        edge_offsets: Shape (n + 1,).
+        edge_parents: Parents by extra edges.
+        used_offsets: Shape (n + 1,).
+        used_hubs: Hubs that a node consumes.
+        hub_offsets: Shape (h + 1,).
+        hub_producers: Nodes that produce a hub.
+        mark: What is looked for.
+        wanted: Mark that each start looks for, shape (k,).
+        is_self_included: Whether a start may answer itself.
+        starts: Nodes to start at, shape (k,).
+        visited: Filled with -1.
+        hub_visited: Filled with -1, shape (h,).
+        queue: Room for the search.
+    """
+    for s in range(starts.size):
+        start = starts[s]
+        starts[s] = -1
+        visited[start] = s
+        if is_self_included and mark[start] == wanted[s]:
+            starts[s] = start
+            continue
+        head = 0
+        tail = 1
+        queue[0] = start
+        while head < tail and starts[s] < 0:
+            node = queue[head]
+            head += 1
+            before = tail
+            up = parent[node]
+            if up >= 0 and visited[up] != s:
+                visited[up] = s
+                queue[tail] = up
+                tail += 1
+            for e in range(edge_offsets[node], edge_offsets[node + 1]):
+                up = edge_parents[e]
+                if visited[up] != s:
+                    visited[up] = s
+                    queue[tail] = up
+                    tail += 1
+            for u in range(used_offsets[node], used_offsets[node + 1]):
+                hub = used_hubs[u]
+                if hub_visited[hub] == s:
+                    continue
+                hub_visited[hub] = s
+                for p in range(hub_offsets[hub], hub_offsets[hub + 1]):
+                    up = hub_producers[p]
+                    if visited[up] != s:
+                        visited[up] = s
+                        queue[tail] = up
+                        tail += 1
+            for q in range(before, tail):
+                if mark[queue[q]] == wanted[s]:
+                    starts[s] = queue[q]
+                    break
+
+
+@kernel("void(i8[::1], i8[::1], i8[::1], i8[::1], b1, i4[::1])")
+def find_around(
+    outer_start: Int64s,
+    outer_end: Int64s,
+    start: Int64s,
+    end: Int64s,
+    must_include: bool,
+    found: Int32s,
+) -> None:
+    """The span of a sorted line that belongs to each event of another; -1 for none.
+
+    With ``must_include``, the first span that ends after the event's start, if it includes the
+    event; else the span found last as long as it overlaps, then the next that does. Neither
+    goes back.
+
+    Args:
+        outer_start: Shape (m,).
+        outer_end: Shape (m,).
+        start: Shape (n,).
+        end: Shape (n,).
+        must_include: Which rule.
+        found: Filled, shape (n,).
+    """
+    at = 0 if must_include else -1
+    for i in range(start.size):
+        found[i] = -1
+        if must_include:
+            while at < outer_start.size and outer_end[at] <= start[i]:
+                at += 1
+            if at < outer_start.size and outer_start[at] <= start[i] and end[i] <= outer_end[at]:
+                found[i] = at
+            continue
+        if at >= 0 and outer_start[at] <= end[i] and start[i] <= outer_end[at]:
+            found[i] = at
+            continue
+        j = at + 1
+        while j < outer_start.size and outer_start[j] <= end[i]:
+            if outer_end[j] >= start[i]:
+                at = j
+                found[i] = j
+                break
+            j += 1
+
+
+@kernel("void(i4[::1], b1[::1], b1[::1], b1[::1])")
+def spread_below(parent: Int32s, own: Bools, source: Bools, below: Bools) -> None:
+    """Whether each event, or one around it, is ``own``, or lies in a ``source``; all (n,)."""
+    for i in range(parent.size):
+        p = parent[i]
+        below[i] = own[i] or (p >= 0 and (below[p] or source[p]))
