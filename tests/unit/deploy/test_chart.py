@@ -112,6 +112,14 @@ def test_volume_mounts_name_volumes_of_their_pod() -> None:
                 assert {m["name"] for m in container["volumeMounts"]} == volumes, name
 
 
+def test_settings_reach_every_process_of_the_service() -> None:
+    for name, pod in pods(render(EVERYTHING)):
+        environment = {v["name"]: v.get("value") for v in pod["containers"][0]["env"]}
+        if not name.endswith("-agent"):
+            assert environment["PODSCOPE_COLLECTOR_LOG_LEVEL"] == "debug", name
+            assert environment["PODSCOPE_COLLECTOR_VISIBILITY_TIMEOUT"] == "7200", name
+
+
 def test_no_secret_is_ever_a_value() -> None:
     for manifest in render():
         assert manifest["kind"] != "Secret"

@@ -70,8 +70,14 @@ capabilities:
       key: {{ .Values.broker.key }}
 - name: PODSCOPE_COLLECTOR_STORAGE_ROOT
   value: {{ .Values.storage.root | quote }}
+- name: PODSCOPE_COLLECTOR_LOG_FORMAT
+  value: {{ get .Values.settings "log_format" | default "json" }}
 - name: NUMBA_CACHE_DIR
   value: /tmp/numba
+{{- range $name, $value := omit .Values.settings "log_format" }}
+- name: PODSCOPE_COLLECTOR_{{ upper $name }}
+  value: {{ $value | toString | quote }}
+{{- end }}
 {{- end -}}
 
 {{- define "podscope.extraEnv" -}}
