@@ -87,7 +87,7 @@ class Kernel(Generic[P, R]):
         dispatcher.compile(self._signature)
         if sum(dispatcher.stats.cache_misses.values()) and not _Notices.compiling:
             _Notices.compiling = True
-            _log.info("compiling kernels, once for this machine")
+            _log.warning("compiling kernels; this happens once on a machine and takes some seconds")
         dispatcher.disable_compile()
         compiled: Callable[P, R] = dispatcher
         return compiled

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -10,6 +11,8 @@ from podscope_analyzers.xspace.limits import Limits
 from podscope_protos.v1 import xplane_pb2
 
 StatValue = int | float | str | bytes
+
+_NO_METADATA: Final = xplane_pb2.XEventMetadata()
 
 
 class StatReader:
@@ -74,13 +77,21 @@ class EventMetadataTable:
     """
 
     def __init__(self, plane: xplane_pb2.XPlane, stats: StatReader) -> None:
-        entries = sorted(plane.event_metadata.items(), key=lambda item: item[0])
-        self._plane = plane
+        # Message objects are made as they are read and not kept: a Python tracer's plane has
+        # a hundred thousand.
+        entries = plane.event_metadata
+        self._entries = entries
         self._stats = stats
-        self._entries = [entry for _, entry in entries]
-        self.ids: Int64s = np.fromiter((key for key, _ in entries), np.int64, len(entries))
-        self.names: list[str] = [entry.name for entry in self._entries] + [""]
-        self.display_names: list[str] = [entry.display_name for entry in self._entries] + [""]
+        self.ids: Int64s = np.fromiter(entries.keys(), np.int64, len(entries))
+        self.ids.sort()
+        self.names: list[str] = []
+        self.display_names: list[str] = []
+        for key in self.ids.tolist():
+            entry = entries[key]
+            self.names.append(entry.name)
+            self.display_names.append(entry.display_name)
+        self.names.append("")
+        self.display_names.append("")
 
     def __len__(self) -> int:
         """How many rows, the empty one included."""
@@ -100,8 +111,8 @@ class EventMetadataTable:
 
     def _entry(self, row: int) -> xplane_pb2.XEventMetadata:
         if row == self.empty_row:
-            return xplane_pb2.XEventMetadata()
-        return self._entries[row]
+            return _NO_METADATA
+        return self._entries[int(self.ids[row])]
 
     def stats(self, row: int) -> dict[str, StatValue]:
         """The row's stats by name; of a name that repeats, the first."""
