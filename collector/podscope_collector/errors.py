@@ -46,3 +46,66 @@ class DeniedError(CollectorError):
     code: ClassVar[str] = "denied"
     exit_code: ClassVar[ExitCode] = ExitCode.DENIED
     http_status: ClassVar[int] = 403
+
+
+class NotAuthenticatedError(CollectorError):
+    """A request without the service's token, or with a wrong one."""
+
+    code: ClassVar[str] = "unauthenticated"
+    exit_code: ClassVar[ExitCode] = ExitCode.DENIED
+    http_status: ClassVar[int] = 401
+
+
+class NotReadyError(CollectorError):
+    """The service cannot do this now; it may later."""
+
+    code: ClassVar[str] = "not_ready"
+    http_status: ClassVar[int] = 503
+
+
+class DatabaseError(CollectorError):
+    """The database cannot be opened."""
+
+    code: ClassVar[str] = "database"
+    exit_code: ClassVar[ExitCode] = ExitCode.NOT_FOUND
+
+
+class DatabaseVersionError(CollectorError):
+    """The schema of the database is not the one that this version works with."""
+
+    code: ClassVar[str] = "database_version"
+    exit_code: ClassVar[ExitCode] = ExitCode.INVALID_INPUT
+
+
+class DataFolderError(CollectorError):
+    """The data folder cannot be used."""
+
+    code: ClassVar[str] = "data_folder"
+    exit_code: ClassVar[ExitCode] = ExitCode.DENIED
+
+
+class BrokerError(CollectorError):
+    """No message broker can be started or reached."""
+
+    code: ClassVar[str] = "broker"
+    http_status: ClassVar[int] = 503
+
+
+class PortInUseError(CollectorError):
+    """Another process listens on the address."""
+
+    code: ClassVar[str] = "port_in_use"
+
+
+class AnalysisFailedError(CollectorError):
+    """An analysis process failed, ran out of time or memory, or was killed.
+
+    Attributes:
+        is_final: Whether trying again cannot help (the input is at fault).
+    """
+
+    code: ClassVar[str] = "analysis_failed"
+
+    def __init__(self, message: str, *, is_final: bool = False) -> None:
+        self.is_final = is_final
+        super().__init__(message)

@@ -1,0 +1,81 @@
+"""What the analyses found: summaries, step records of the pod, results of the tools."""
+
+import uuid
+from datetime import datetime
+
+from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from podscope_collector.db import Base, HasId, JsonObject
+
+
+class HostSummary(Base):
+    """The figures of one host of a capture, one row per host.
+
+    Attributes:
+        step_time_ms: Mean over the steps of the capture.
+        duty_cycle_ratio: Share of time that the devices were busy, 0-1.
+        flops_per_second: Achieved by the devices of the host.
+        partial_file: Where the host's partial is stored.
+    """
+
+    __tablename__ = "host_summaries"
+
+    capture_host_id: Mapped[uuid.UUID] = mapped_column(
+        ForeignKey("capture_hosts.id", ondelete="CASCADE"), primary_key=True
+    )
+    capture_id: Mapped[uuid.UUID] = mapped_column(
+        ForeignKey("captures.id", ondelete="CASCADE"), index=True
+    )
+    host: Mapped[str] = mapped_column(String(255))
+    device_type: Mapped[str | None] = mapped_column(String(64))
+    step_count: Mapped[int | None]
+    step_time_ms: Mapped[float | None]
+    duty_cycle_ratio: Mapped[float | None]
+    flops_per_second: Mapped[float | None]
+    peak_flops_per_second: Mapped[float | None]
+    breakdown: Mapped[JsonObject]
+    partial_file: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[datetime]
+
+
+class PodViewerRow(HasId, Base):
+    """One step of one core: where its time went, in microseconds by category."""
+
+    __tablename__ = "pod_viewer_rows"
+    __table_args__ = (
+        UniqueConstraint("capture_id", "step_num", "core_id"),
+        Index(None, "capture_id", "host"),
+    )
+
+    capture_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("captures.id", ondelete="CASCADE"))
+    step_num: Mapped[int] = mapped_column(BigInteger)
+    core_id: Mapped[int] = mapped_column(BigInteger)
+    host: Mapped[str] = mapped_column(String(255))
+    total_duration_us: Mapped[float]
+    breakdown_us: Mapped[JsonObject]
+    bottleneck: Mapped[str] = mapped_column(String(64))
+
+
+class StoredToolResult(HasId, Base):
+    """The result of a tool on one host, or on all of them.
+
+    Attributes:
+        host: Empty for the result of all hosts.
+        body: The result's JSON; null when it is large and ``file`` points at it.
+        tables: Its tables, for CSV; null when ``file`` holds them.
+    """
+
+    __tablename__ = "tool_results"
+    __table_args__ = (UniqueConstraint("capture_id", "tool", "host"),)
+
+    capture_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("captures.id", ondelete="CASCADE"))
+    tool: Mapped[str] = mapped_column(String(64))
+    host: Mapped[str] = mapped_column(String(255), default="")
+    version: Mapped[int]
+    status: Mapped[str] = mapped_column(String(16))
+    body: Mapped[JsonObject | None]
+    tables: Mapped[JsonObject | None]
+    file: Mapped[str | None] = mapped_column(Text)
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    created_at: Mapped[datetime]

@@ -1,0 +1,107 @@
+"""Settings of the collector's processes: one frozen class, read once and passed in."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal
+
+from pydantic import AliasChoices, Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+ENV_PREFIX = "PODSCOPE_COLLECTOR_"
+
+
+class CollectorSettings(BaseSettings):
+    """What the API, the workers and the scheduler need to know; see docs/reference/settings.md."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, frozen=True, extra="forbid", populate_by_name=True
+    )
+
+    data_dir: Path = Path("~/.podscope")
+    """Folder of the embedded database, broker and profiles."""
+    database_url: SecretStr | None = None
+    """SQLAlchemy URL; SQLite in the data folder when absent."""
+    broker_url: SecretStr | None = Field(
+        default=None,
+        validation_alias=AliasChoices(f"{ENV_PREFIX}BROKER_URL", "PODSCOPE_BROKER_URL"),
+    )
+    """Redis or Valkey; ``podscope up`` starts its own when absent."""
+    storage_root: str | None = None
+    """Folder or URL of profiles and results; ``profiles`` in the data folder when absent."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535)
+    token_file: Path | None = None
+    """File with the bearer token that every API request must carry."""
+    insecure: bool = False
+    """Serve on a non-loopback address without a token."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names that a browser may call a loopback service by (a reverse proxy's)."""
+    max_request_bytes: int = Field(default=1 << 20, ge=1024)
+
+    capture_concurrency: int = Field(default=16, ge=1, le=1024)
+    """Captures and maintenance tasks that one worker runs at a time."""
+    analysis_processes: int = Field(
+        default_factory=lambda: max(1, min(4, os.cpu_count() or 1)), ge=1, le=256
+    )
+    """Analysis processes of one worker, each with one host in work."""
+    analysis_timeout: timedelta = timedelta(minutes=15)
+    analysis_memory_bytes: int = Field(default=8 << 30, ge=256 << 20)
+    analysis_tasks_per_process: int = Field(default=64, ge=1)
+    """Tasks after which an analysis process is replaced, so that no leak grows for ever."""
+    max_inline_result_bytes: int = Field(default=64 << 10, ge=0)
+    """Results above this size go to storage, with a row that points at them."""
+
+    work_attempts: int = Field(default=3, ge=1, le=10)
+    """Times that work is tried before it is parked with its error."""
+    work_lease: timedelta = timedelta(seconds=15)
+    """Work whose worker has not been heard of for this long is taken from it."""
+    work_resend: timedelta = timedelta(seconds=30)
+    """Work that no worker took for this long is sent again; doubled each time."""
+    tick_interval: timedelta = timedelta(seconds=2)
+    """How often the scheduler looks for due schedules, lost messages and dead workers."""
+    heartbeat_window: timedelta = timedelta(seconds=30)
+    """A queue counts as consumed when a heartbeat went through it in this time."""
+    visibility_timeout: timedelta = timedelta(hours=2)
+    """Time after which the broker gives an unacknowledged message to another worker."""
+    shutdown_grace: timedelta = timedelta(seconds=10)
+    """Time that processes get to end by themselves."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["console", "json"] = "console"
+
+    @field_validator("data_dir", "token_file")
+    @classmethod
+    def _absolute(cls, path: Path | None) -> Path | None:
+        return None if path is None else path.expanduser().absolute()
+
+    @property
+    def database(self) -> str:
+        """SQLAlchemy URL of the database."""
+        if self.database_url is not None:
+            return self.database_url.get_secret_value()
+        return f"sqlite:///{self.data_dir / 'podscope.db'}"
+
+    @property
+    def storage(self) -> str:
+        """Root of profiles and results."""
+        return self.storage_root or str(self.data_dir / "profiles")
+
+    def environment(self) -> dict[str, str]:
+        """Environment variables from which a child process builds equal settings."""
+        variables: dict[str, str] = {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, SecretStr):
+                text = value.get_secret_value()
+            elif isinstance(value, timedelta):
+                text = str(value.total_seconds())
+            elif isinstance(value, tuple):
+                text = "[" + ",".join(f'"{item}"' for item in value) + "]"
+            else:
+                text = str(value)
+            variables[f"{ENV_PREFIX}{name.upper()}"] = text
+        return variables

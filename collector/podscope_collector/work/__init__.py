@@ -1,0 +1,1 @@
+"""Work that is a row in the database before it is a message."""
