@@ -1,0 +1,233 @@
+"""Storing what analyses found, and deciding when the whole capture is to be reduced."""
+
+import uuid
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, delete, exists, select, update
+from sqlalchemy.orm import Session
+
+from podscope_collector.analyses.models import HostSummary, PodViewerRow, StoredToolResult
+from podscope_collector.captures.models import Capture, CaptureHost
+from podscope_collector.captures.services import next_revision
+from podscope_collector.captures.states import AnalysisState
+from podscope_collector.db import JsonObject
+from podscope_collector.errors import InputNotFoundError
+from podscope_collector.work.models import WorkKind
+from podscope_collector.work.services import changed_rows, enqueue
+
+_OPEN = (AnalysisState.PENDING, AnalysisState.RUNNING)
+
+
+def begin_host(session: Session, host_id: uuid.UUID) -> tuple[CaptureHost, Capture]:
+    """Mark a host's analysis as running.
+
+    Raises:
+        InputNotFoundError: the host is gone.
+    """
+    host = session.get(CaptureHost, host_id)
+    if host is None:
+        message = f"no host {host_id}: its capture was removed"
+        raise InputNotFoundError(message)
+    revision = next_revision(session, host.capture_id)
+    host.analysis_state = AnalysisState.RUNNING
+    host.revision = revision
+    capture = session.get_one(Capture, host.capture_id)
+    if capture.analysis_state is AnalysisState.PENDING:
+        capture.analysis_state = AnalysisState.RUNNING
+    return host, capture
+
+
+def store_host(
+    session: Session, host_id: uuid.UUID, found: JsonObject, now: datetime, seconds: float
+) -> uuid.UUID:
+    """Store the summary and the results of one host; storing them twice leaves one of each.
+
+    Args:
+        found: What ``jobs.analyze_stored_host`` returned.
+
+    Returns:
+        The capture's id.
+    """
+    host = session.get_one(CaptureHost, host_id)
+    host.revision = next_revision(session, host.capture_id)
+    host.analysis_state = AnalysisState.DONE
+    host.analysis_error = None
+    host.analysis_seconds = seconds
+    session.merge(
+        HostSummary(
+            capture_host_id=host.id,
+            capture_id=host.capture_id,
+            host=host.host,
+            partial_file=found["partial_file"],
+            created_at=now,
+            **found["summary"],
+        )
+    )
+    _store_results(session, host.capture_id, host.host, found["results"], now)
+    return host.capture_id
+
+
+def fail_host(session: Session, host_id: uuid.UUID, error: str, now: datetime) -> uuid.UUID | None:
+    """Note that a host cannot be analysed; return the capture's id."""
+    host = session.get(CaptureHost, host_id)
+    if host is None:
+        return None
+    host.revision = next_revision(session, host.capture_id)
+    host.analysis_state = AnalysisState.FAILED
+    host.analysis_error = error
+    return host.capture_id
+
+
+def claim_reduce(session: Session, capture_id: uuid.UUID, now: datetime) -> bool:
+    """Enqueue the reduce if this is the last host to end; exactly one caller gets True.
+
+    Call it in a transaction of its own, after the host's has been committed: of two hosts that
+    end at the same time, neither would see the other otherwise.
+    """
+    is_claimed = changed_rows(
+        session,
+        update(Capture)
+        .where(Capture.id == capture_id, *_is_reducible())
+        .values(reduce_claimed_at=now, analysis_state=AnalysisState.RUNNING),
+    )
+    if not is_claimed:
+        return False
+    enqueue(session, WorkKind.REDUCE_CAPTURE, [capture_id], now)
+    return True
+
+
+def claim_missed_reduces(session: Session, now: datetime) -> None:
+    """Claim the reduces whose last host's worker died before it could."""
+    for capture_id in session.scalars(select(Capture.id).where(*_is_reducible())).all():
+        claim_reduce(session, capture_id, now)
+
+
+def _is_reducible() -> tuple[ColumnElement[bool], ...]:
+    waiting = exists().where(
+        CaptureHost.capture_id == Capture.id, CaptureHost.analysis_state.in_(_OPEN)
+    )
+    return (
+        Capture.finished_at.is_not(None),
+        Capture.hosts_done > 0,
+        Capture.reduce_claimed_at.is_(None),
+        Capture.analysis_state.in_(_OPEN),
+        ~waiting,
+    )
+
+
+def store_capture(
+    session: Session, capture_id: uuid.UUID, found: JsonObject, now: datetime
+) -> None:
+    """Store the results of all hosts together.
+
+    Args:
+        found: What ``jobs.reduce_stored_capture`` returned.
+    """
+    revision = next_revision(session, capture_id)
+    capture = session.get_one(Capture, capture_id)
+    session.refresh(capture)
+    session.execute(delete(PodViewerRow).where(PodViewerRow.capture_id == capture_id))
+    session.add_all(
+        PodViewerRow(capture_id=capture_id, **row) for row in found["pod_viewer_rows"]
+    )
+    _store_results(session, capture_id, "", found["results"], now)
+    capture.summary = found["summary"]
+    capture.revision = revision
+    capture.analysis_state = AnalysisState.DONE
+    capture.analysis_error = _partial_error(session, capture)
+    _end_analysis(capture, now)
+
+
+def fail_capture(session: Session, capture_id: uuid.UUID, error: str, now: datetime) -> None:
+    """Note that the capture as a whole cannot be analysed; results of its hosts stay."""
+    capture = session.get(Capture, capture_id)
+    if capture is None:
+        return
+    next_revision(session, capture_id)
+    session.refresh(capture)
+    capture.analysis_state = AnalysisState.FAILED
+    capture.analysis_error = error
+    _end_analysis(capture, now)
+
+
+def _end_analysis(capture: Capture, now: datetime) -> None:
+    capture.analysis_finished_at = now
+    if capture.finished_at is not None:
+        capture.analysis_seconds = (now - capture.finished_at).total_seconds()
+
+
+def _partial_error(session: Session, capture: Capture) -> str | None:
+    failed = session.scalars(
+        select(CaptureHost.host)
+        .where(
+            CaptureHost.capture_id == capture.id,
+            CaptureHost.analysis_state == AnalysisState.FAILED,
+        )
+        .order_by(CaptureHost.position)
+    ).all()
+    if not failed:
+        return None
+    more = f" and {len(failed) - 3} more" if len(failed) > 3 else ""
+    return f"not analysed: {', '.join(failed[:3])}{more}; see the hosts for the reasons"
+
+
+def _store_results(
+    session: Session,
+    capture_id: uuid.UUID,
+    host: str,
+    results: Sequence[dict[str, Any]],
+    now: datetime,
+) -> None:
+    session.execute(
+        delete(StoredToolResult).where(
+            StoredToolResult.capture_id == capture_id, StoredToolResult.host == host
+        )
+    )
+    session.add_all(
+        StoredToolResult(capture_id=capture_id, host=host, created_at=now, **result)
+        for result in results
+    )
+
+
+def find_result(
+    session: Session, capture_id: uuid.UUID, tool: str, host: str
+) -> StoredToolResult | None:
+    """The stored result of a tool on a host, or on all hosts (empty name)."""
+    return session.scalar(
+        select(StoredToolResult).where(
+            StoredToolResult.capture_id == capture_id,
+            StoredToolResult.tool == tool,
+            StoredToolResult.host == host,
+        )
+    )
+
+
+def partials_of(
+    session: Session, capture_id: uuid.UUID, host: str | None = None
+) -> list[tuple[str, str]]:
+    """Host and stored partial of each analysed host, in the order of the request."""
+    query = (
+        select(HostSummary.host, HostSummary.partial_file)
+        .join(CaptureHost, CaptureHost.id == HostSummary.capture_host_id)
+        .where(HostSummary.capture_id == capture_id)
+        .order_by(CaptureHost.position)
+    )
+    if host is not None:
+        query = query.where(HostSummary.host == host)
+    return [(name, file) for name, file in session.execute(query)]
+
+
+def missing_hosts(session: Session, capture_id: uuid.UUID) -> list[tuple[str, str]]:
+    """Hosts that were asked for and are in no result, with the reason's code."""
+    rows = session.scalars(
+        select(CaptureHost)
+        .where(CaptureHost.capture_id == capture_id)
+        .order_by(CaptureHost.position)
+    )
+    return [
+        (row.host, row.reason.value if row.reason is not None else "analysis_failed")
+        for row in rows
+        if row.analysis_state is not AnalysisState.DONE
+    ]

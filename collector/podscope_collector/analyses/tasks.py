@@ -1,0 +1,149 @@
+"""The tasks that analyse one host, and all hosts of a capture together."""
+
+import threading
+import time
+import uuid
+from functools import cache
+
+import structlog
+from celery import current_app, shared_task
+
+from podscope_collector.analyses import services
+from podscope_collector.analyses.processes import AnalysisProcesses
+from podscope_collector.captures.models import Capture
+from podscope_collector.errors import AnalysisFailedError, InputNotFoundError
+from podscope_collector.runtime import Runtime
+from podscope_collector.work import context
+from podscope_collector.work.dispatch import dispatch_due
+from podscope_collector.work.lease import Lease, held
+from podscope_collector.work.models import WorkKind
+from podscope_collector.work.queues import TASKS
+from podscope_collector.work.services import LostWork, fail, finish
+
+log = structlog.get_logger(__name__)
+
+_JOBS = "podscope_collector.analyses.jobs"
+_pool_lock = threading.Lock()
+
+
+@cache
+def _new_pool(size: int, memory_bytes: int, tasks_per_process: int) -> AnalysisProcesses:
+    return AnalysisProcesses(size, memory_bytes=memory_bytes, tasks_per_process=tasks_per_process)
+
+
+def analysis_processes(runtime: Runtime) -> AnalysisProcesses:
+    """The pool of this process, made on first use."""
+    settings = runtime.settings
+    with _pool_lock:
+        return _new_pool(
+            settings.analysis_processes,
+            settings.analysis_memory_bytes,
+            settings.analysis_tasks_per_process,
+        )
+
+
+@shared_task(name=TASKS[WorkKind.ANALYZE_HOST][0])
+def analyze_host(work_id: str) -> None:
+    """Analyse the host that the work is about; the last one starts the reduce."""
+    runtime = context.current()
+    with (
+        structlog.contextvars.bound_contextvars(work_id=work_id),
+        held(runtime, uuid.UUID(work_id)) as lease,
+    ):
+        if lease is not None:
+            capture_id = _analyze_host(runtime, lease)
+            if capture_id is not None:
+                with runtime.database.writing() as session:
+                    services.claim_reduce(session, capture_id, runtime.clock())
+    dispatch_due(runtime, current_app)
+
+
+def _analyze_host(runtime: Runtime, lease: Lease) -> uuid.UUID | None:
+    host_id = lease.claim.subject_id
+    started = time.monotonic()
+    try:
+        with runtime.database.writing() as session:
+            host, capture = services.begin_host(session, host_id)
+            name, folder, capture_id = host.host, capture.session, capture.id
+        found = analysis_processes(runtime).run(
+            f"{_JOBS}:analyze_stored_host",
+            {
+                "storage_root": runtime.settings.storage,
+                "session": folder,
+                "host": name,
+                "capture_id": str(capture_id),
+                "max_inline_bytes": runtime.settings.max_inline_result_bytes,
+            },
+            runtime.settings.analysis_timeout,
+            lease.lost,
+        )
+    except (AnalysisFailedError, InputNotFoundError) as error:
+        log.warning("host_analysis_failed", host=str(host_id), error=str(error))
+        lost = _give_back(runtime, lease, error)
+        if lost is None:
+            return None
+        with runtime.database.writing() as session:
+            return services.fail_host(session, host_id, lost.error, runtime.clock())
+    seconds = time.monotonic() - started
+    with runtime.database.writing() as session:
+        if not finish(session, lease.claim):
+            return None
+        services.store_host(session, host_id, found, runtime.clock(), seconds)
+    log.info("host_analyzed", capture=str(capture_id), host=name, seconds=round(seconds, 3))
+    return capture_id
+
+
+@shared_task(name=TASKS[WorkKind.REDUCE_CAPTURE][0])
+def reduce_capture(work_id: str) -> None:
+    """Make the results of all hosts of a capture together."""
+    runtime = context.current()
+    with (
+        structlog.contextvars.bound_contextvars(work_id=work_id),
+        held(runtime, uuid.UUID(work_id)) as lease,
+    ):
+        if lease is not None:
+            _reduce_capture(runtime, lease)
+
+
+def _reduce_capture(runtime: Runtime, lease: Lease) -> None:
+    capture_id = lease.claim.subject_id
+    with runtime.database.reading() as session:
+        capture = session.get(Capture, capture_id)
+        folder = capture.session if capture is not None else ""
+        partials = services.partials_of(session, capture_id)
+        missing = services.missing_hosts(session, capture_id)
+    try:
+        if not partials:
+            message = "no host could be analysed; see the hosts for the reasons"
+            raise AnalysisFailedError(message, is_final=True)
+        found = analysis_processes(runtime).run(
+            f"{_JOBS}:reduce_stored_capture",
+            {
+                "storage_root": runtime.settings.storage,
+                "session": folder,
+                "capture_id": str(capture_id),
+                "partials": partials,
+                "missing": missing,
+                "max_inline_bytes": runtime.settings.max_inline_result_bytes,
+            },
+            runtime.settings.analysis_timeout,
+            lease.lost,
+        )
+    except AnalysisFailedError as error:
+        log.warning("capture_analysis_failed", capture=str(capture_id), error=str(error))
+        lost = _give_back(runtime, lease, error)
+        if lost is not None:
+            with runtime.database.writing() as session:
+                services.fail_capture(session, capture_id, lost.error, runtime.clock())
+        return
+    with runtime.database.writing() as session:
+        if finish(session, lease.claim):
+            services.store_capture(session, capture_id, found, runtime.clock())
+    log.info("capture_analyzed", capture=str(capture_id), hosts=len(partials))
+
+
+def _give_back(runtime: Runtime, lease: Lease, error: Exception) -> LostWork | None:
+    is_final = isinstance(error, InputNotFoundError) or getattr(error, "is_final", False)
+    attempts = 1 if is_final else runtime.settings.work_attempts
+    with runtime.database.writing() as session:
+        return fail(session, lease.claim, str(error), runtime.clock(), max_attempts=attempts)

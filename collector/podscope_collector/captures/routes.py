@@ -1,0 +1,83 @@
+"""Routes of captures and their hosts."""
+
+import uuid
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+from sqlalchemy import select
+
+from podscope_collector.captures import services
+from podscope_collector.captures.live import capture_events
+from podscope_collector.captures.models import CaptureHost, Trigger
+from podscope_collector.captures.request import CaptureRequest
+from podscope_collector.captures.schemas import CapturePage, CaptureView, HostList, HostView
+from podscope_collector.captures.states import CaptureState
+from podscope_collector.dependencies import ServiceNow
+
+router = APIRouter(prefix="/captures", tags=["captures"])
+
+
+@router.get("")
+def list_captures(
+    service: ServiceNow,
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    before: uuid.UUID | None = None,
+    run: str | None = None,
+    state: CaptureState | None = None,
+) -> CapturePage:
+    """Captures, newest first."""
+    with service.runtime.database.reading() as session:
+        page, after = services.list_captures(
+            session, limit=limit, before=before, run=run, state=state
+        )
+        counts = services.analyzed_hosts(session, [capture.id for capture in page])
+        items = [CaptureView.of(capture, counts.get(capture.id, 0)) for capture in page]
+    return CapturePage(items=items, next=after)
+
+
+@router.post("", status_code=202)
+def create_capture(service: ServiceNow, request: CaptureRequest) -> CaptureView:
+    """Capture every target at once; the answer comes before the capture begins."""
+    runtime = service.runtime
+    now = runtime.clock()
+    name = runtime.storage.new_session(now)
+    with runtime.database.writing() as session:
+        capture = services.create_capture(session, request, Trigger.API, now, name=name)
+        view = CaptureView.of(capture, 0)
+    service.nudge()
+    return view
+
+
+@router.get("/{capture_id}")
+def show_capture(service: ServiceNow, capture_id: uuid.UUID) -> CaptureView:
+    """One capture."""
+    with service.runtime.database.reading() as session:
+        capture = services.find_capture(session, capture_id)
+        counts = services.analyzed_hosts(session, [capture_id])
+        return CaptureView.of(capture, counts.get(capture_id, 0))
+
+
+@router.get("/{capture_id}/hosts")
+def list_hosts(service: ServiceNow, capture_id: uuid.UUID) -> HostList:
+    """The hosts of a capture in the order of its request."""
+    with service.runtime.database.reading() as session:
+        services.find_capture(session, capture_id)
+        hosts = session.scalars(
+            select(CaptureHost)
+            .where(CaptureHost.capture_id == capture_id)
+            .order_by(CaptureHost.position)
+        )
+        return HostList(items=[HostView.of(host) for host in hosts])
+
+
+@router.get("/{capture_id}/events", response_class=StreamingResponse)
+def follow_capture(service: ServiceNow, capture_id: uuid.UUID) -> StreamingResponse:
+    """Server-sent events ``host`` and ``capture``; ends when the analysis has ended."""
+    with service.runtime.database.reading() as session:
+        services.find_capture(session, capture_id)
+    return StreamingResponse(
+        capture_events(service.runtime.database, capture_id),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )

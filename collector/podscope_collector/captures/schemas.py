@@ -1,0 +1,153 @@
+"""What the API says about captures and their hosts."""
+
+import uuid
+from datetime import datetime
+from typing import Any, Self
+
+from pydantic import BaseModel
+
+from podscope_collector.captures.models import Capture, CaptureHost, Trigger
+from podscope_collector.captures.states import AnalysisState, CaptureState, HostState, ReasonCode
+
+
+class CaptureAnalysis(BaseModel):
+    """Where the analysis of a capture is."""
+
+    state: AnalysisState
+    hosts_done: int
+    hosts_total: int
+    error: str | None
+
+
+class CategoryShare(BaseModel):
+    """Share of the step time that goes to one category, 0-1."""
+
+    category: str
+    ratio: float
+
+
+class CaptureSummary(BaseModel):
+    """Figures of the whole capture; null where they cannot be computed."""
+
+    device_type: str | None = None
+    step_count: int | None = None
+    step_time_ms: float | None = None
+    duty_cycle_ratio: float | None = None
+    flops_per_second: float | None = None
+    breakdown: list[CategoryShare] = []
+    slow_host: str | None = None
+
+
+class CaptureView(BaseModel):
+    """A capture as the API shows it."""
+
+    id: uuid.UUID
+    session: str
+    run: str
+    state: CaptureState
+    trigger: Trigger
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    duration_ms: int
+    attempts: int
+    quorum: str
+    labels: dict[str, str]
+    hosts_total: int
+    hosts_done: int
+    bytes: int
+    error: str | None
+    analysis: CaptureAnalysis
+    summary: CaptureSummary | None
+    schedule_id: uuid.UUID | None
+
+    @classmethod
+    def of(cls, capture: Capture, hosts_analyzed: int) -> Self:
+        """The view of a row."""
+        return cls(
+            id=capture.id,
+            session=capture.session,
+            run=capture.run,
+            state=capture.state,
+            trigger=capture.trigger,
+            created_at=capture.created_at,
+            started_at=capture.started_at,
+            finished_at=capture.finished_at,
+            duration_ms=capture.duration_ms,
+            attempts=capture.attempts,
+            quorum=capture.quorum,
+            labels=capture.labels,
+            hosts_total=capture.hosts_total,
+            hosts_done=capture.hosts_done,
+            bytes=capture.bytes,
+            error=capture.error,
+            analysis=CaptureAnalysis(
+                state=capture.analysis_state,
+                hosts_done=hosts_analyzed,
+                hosts_total=capture.hosts_done,
+                error=capture.analysis_error,
+            ),
+            summary=None
+            if capture.summary is None
+            else CaptureSummary.model_validate(capture.summary),
+            schedule_id=capture.schedule_id,
+        )
+
+
+class CapturePage(BaseModel):
+    """A page of captures, newest first; ``next`` goes into ``before`` for the page after."""
+
+    items: list[CaptureView]
+    next: uuid.UUID | None
+
+
+class HostAnalysis(BaseModel):
+    """Where the analysis of a host is; ``state`` is null while it has no profile."""
+
+    state: AnalysisState | None
+    error: str | None
+
+
+class HostView(BaseModel):
+    """A host of a capture as the API shows it."""
+
+    target: str
+    host: str
+    state: HostState
+    reason: ReasonCode | None
+    message: str | None
+    attempts: int
+    bytes: int
+    sha256: str | None
+    grpc_code: str | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    timings_ms: dict[str, Any]
+    file: str | None
+    analysis: HostAnalysis
+
+    @classmethod
+    def of(cls, host: CaptureHost) -> Self:
+        """The view of a row."""
+        return cls(
+            target=host.target,
+            host=host.host,
+            state=host.state,
+            reason=host.reason,
+            message=host.message,
+            attempts=host.attempts,
+            bytes=host.bytes,
+            sha256=host.sha256,
+            grpc_code=host.grpc_code,
+            started_at=host.started_at,
+            finished_at=host.finished_at,
+            timings_ms=host.timings_ms,
+            file=host.file,
+            analysis=HostAnalysis(state=host.analysis_state, error=host.analysis_error),
+        )
+
+
+class HostList(BaseModel):
+    """The hosts of a capture in the order of its request."""
+
+    items: list[HostView]

@@ -1,0 +1,41 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from podscope_collector.errors import RequestError
+from podscope_collector.settings import ENV_PREFIX, CollectorSettings
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option("--data-dir", metavar="D", help="Folder of database, broker and profiles."),
+]
+Host = Annotated[str | None, typer.Option("--host", help="Address to listen on.")]
+Port = Annotated[int | None, typer.Option("--port", min=0, max=65535, help="Port to listen on.")]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option("--token-file", metavar="FILE", help="File with the token that requests carry."),
+]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Let everyone in on an address that is not loopback.")
+]
+
+
+def load_settings(**given: Any) -> CollectorSettings:  # noqa: ANN401 - values of any setting
+    """Settings from the environment, overridden by the options that were given.
+
+    Raises:
+        RequestError: a variable or an option has a value that it cannot have.
+    """
+    chosen = {name: value for name, value in given.items() if value is not None}
+    try:
+        return CollectorSettings(**chosen)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = str(first["loc"][0]) if first["loc"] else "settings"
+        variable = name if name.isupper() else f"{ENV_PREFIX}{name.upper()}"
+        message = f"{variable}: {first['msg']}; see docs/reference/settings.md"
+        raise RequestError(message) from error
