@@ -5,9 +5,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Header
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
-from podscope._version import __version__
 from starlette.exceptions import HTTPException
 
+from podscope._version import __version__
 from podscope_collector.analyses.routes import router as analyses
 from podscope_collector.captures.routes import router as captures
 from podscope_collector.celery_app import create_celery

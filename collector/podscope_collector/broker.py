@@ -72,6 +72,7 @@ def server_command(server: Path, socket_path: Path) -> list[str]:
         "dir": str(socket_path.parent),
         "daemonize": "no",
         "loglevel": "warning",
+        "logfile": str(socket_path.parent / "broker.log"),
         "databases": "1",
         "maxmemory-policy": "noeviction",
     }

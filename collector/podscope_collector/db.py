@@ -20,6 +20,7 @@ from podscope_collector.errors import DatabaseError
 from podscope_collector.identifiers import uuid7
 
 JsonObject = dict[str, Any]
+JsonList = list[Any]
 _WRITES = "podscope_writes"
 
 
@@ -61,6 +62,7 @@ class Base(DeclarativeBase):
         datetime: UtcDateTime,
         uuid.UUID: Uuid(),
         JsonObject: JSON().with_variant(JSONB(), "postgresql"),
+        JsonList: JSON().with_variant(JSONB(), "postgresql"),
     }
 
 
@@ -133,7 +135,7 @@ class Database:
 
 def _prepare_sqlite(connection: DBAPIConnection, record: ConnectionPoolEntry) -> None:
     # The driver's own transaction handling begins late and deferred; _begin_sqlite does it.
-    connection.isolation_level = None  # type: ignore[attr-defined]  # sqlite3's, not DBAPI's
+    connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=NORMAL")

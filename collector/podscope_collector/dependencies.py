@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import Annotated, cast
 
+import structlog
 from fastapi import Depends, Request
 from sqlalchemy.exc import SQLAlchemyError
-
-import structlog
 
 from podscope_collector.runtime import Runtime
 from podscope_collector.work.dispatch import Sender, dispatch_due

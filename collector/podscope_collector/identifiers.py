@@ -15,7 +15,7 @@ def uuid7() -> uuid.UUID:
     The 12 bits after the milliseconds hold their fraction (RFC 9562, method 3), so that keys
     made in one millisecond still sort by time.
     """
-    global _last  # noqa: PLW0603 - the clock reading before this one
+    global _last
     with _lock:
         now = time.time_ns()
         ticks = (now // 1_000_000) << 12 | (now % 1_000_000) * 4096 // 1_000_000

@@ -1,7 +1,7 @@
-"""What keeps the service going: the tick and the heartbeats, both tasks of the maintenance queue."""
+"""What keeps the service going: the tick and the heartbeats."""
 
-from celery import current_app, shared_task
 import structlog
+from celery import current_app
 
 from podscope_collector.analyses import services as analyses
 from podscope_collector.captures import services as captures
@@ -12,6 +12,7 @@ from podscope_collector.work.dispatch import dispatch_due
 from podscope_collector.work.models import WorkKind
 from podscope_collector.work.queues import HEARTBEAT_TASK, TICK_TASK
 from podscope_collector.work.services import LostWork
+from podscope_collector.work.task import task
 
 log = structlog.get_logger(__name__)
 
@@ -25,7 +26,7 @@ def sweep(runtime: Runtime) -> list[LostWork]:
             log.warning("work_lost", kind=work.kind.value, subject=str(work.subject_id))
             match work.kind:
                 case WorkKind.RUN_CAPTURE:
-                    captures.finish_capture(session, work.subject_id, now, error=captures.INTERRUPTED)
+                    captures.interrupt_capture(session, work.subject_id, now)
                 case WorkKind.ANALYZE_HOST:
                     analyses.fail_host(session, work.subject_id, work.error, now)
                 case WorkKind.REDUCE_CAPTURE:
@@ -48,7 +49,7 @@ def fire_schedules(runtime: Runtime) -> int:
     return len(fired)
 
 
-@shared_task(name=TICK_TASK)
+@task(TICK_TASK)
 def tick() -> None:
     """Settle lost work, fire schedules, send what is due."""
     runtime = context.current()
@@ -57,7 +58,7 @@ def tick() -> None:
     dispatch_due(runtime, current_app)
 
 
-@shared_task(name=HEARTBEAT_TASK)
+@task(HEARTBEAT_TASK)
 def heartbeat(queue: str) -> None:
     """Prove that messages of ``queue`` are consumed."""
     runtime = context.current()

@@ -6,11 +6,11 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from podscope_protos.errors import ExitCode, PodscopeError
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
 from podscope_collector.errors import CollectorError
+from podscope_protos.errors import ExitCode, PodscopeError
 
 log = structlog.get_logger(__name__)
 

@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
@@ -11,6 +12,7 @@ import uvicorn
 from celery import signals
 from celery.beat import Scheduler
 from celery.beat import Service as BeatService
+from celery.exceptions import SecurityWarning
 
 from podscope_collector import schema
 from podscope_collector.app import create_app
@@ -69,18 +71,20 @@ def run_worker(settings: CollectorSettings, queues: Sequence[str], concurrency: 
     Threads, not forked children: they only wait, for the network or for analysis processes.
     """
     configure_logging(settings)
+    # A container's only user is root; messages are JSON, so the warning's reason (pickle) is none.
+    warnings.simplefilter("ignore", SecurityWarning)
     runtime = Runtime.from_settings(settings)
     schema.check(runtime.database)
     context.install(runtime)
     app = create_celery(settings)
 
-    @signals.worker_ready.connect(weak=False)
     def announce(**_: object) -> None:
         # The first proof of consumption, without waiting for the scheduler's.
         for queue in queues:
             app.send_task(HEARTBEAT_TASK, args=[queue], queue=queue, expires=60)
         log.info("worker_ready", queues=",".join(queues), concurrency=concurrency)
 
+    signals.worker_ready.connect(announce, weak=False)
     worker = app.Worker(
         queues=list(queues),
         pool="threads",

@@ -4,10 +4,10 @@ import os
 import shutil
 import signal
 import sys
+import urllib.error
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
-import urllib.error
 
 import structlog
 from pydantic import SecretStr
@@ -19,7 +19,7 @@ from podscope_collector.db import Database
 from podscope_collector.errors import BrokerError
 from podscope_collector.logs import configure_logging
 from podscope_collector.processes import check_port, run_worker
-from podscope_collector.security import is_loopback, token_for
+from podscope_collector.security import token_for
 from podscope_collector.settings import CollectorSettings
 from podscope_collector.supervisor import ChildSpec, Supervisor
 from podscope_collector.work.queues import HEAVY_QUEUES, PROMPT_QUEUES
@@ -45,7 +45,9 @@ def _worker_specs(settings: CollectorSettings) -> list[ChildSpec]:
     # SIGTERM lets running tasks finish, SIGQUIT drops them (their work goes to another worker).
     stop = (signal.SIGTERM, signal.SIGQUIT)
     return [
-        ChildSpec(f"worker-{queues[0]}", _podscope("worker", "--queues", ",".join(queues)), env, stop)
+        ChildSpec(
+            f"worker-{queues[0]}", _podscope("worker", "--queues", ",".join(queues)), env, stop
+        )
         for queues in (PROMPT_QUEUES, HEAVY_QUEUES)
     ]
 

@@ -23,9 +23,7 @@ def check_ready(runtime: Runtime) -> None:
     except CollectorError as error:
         raise NotReadyError(str(error)) from error
     with runtime.database.reading() as session:
-        silent = silent_queues(
-            session, _NEEDED, runtime.clock(), runtime.settings.heartbeat_window
-        )
+        silent = silent_queues(session, _NEEDED, runtime.clock(), runtime.settings.heartbeat_window)
     if silent:
         message = (
             f"no worker consumes {', '.join(silent)}: start 'podscope worker' and "

@@ -3,12 +3,25 @@
 import os
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import AliasChoices, Field, SecretStr, field_validator
+from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 ENV_PREFIX = "PODSCOPE_COLLECTOR_"
+
+
+def _seconds(given: object) -> object:
+    """Plain seconds beside ISO 8601 (``PT15M``), also out of the environment."""
+    if isinstance(given, str):
+        try:
+            return float(given)
+        except ValueError:
+            return given
+    return given
+
+
+Duration = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta(0))]
 
 
 class CollectorSettings(BaseSettings):
@@ -42,11 +55,13 @@ class CollectorSettings(BaseSettings):
 
     capture_concurrency: int = Field(default=16, ge=1, le=1024)
     """Captures and maintenance tasks that one worker runs at a time."""
+    capture_memory_bytes: int = Field(default=1 << 30, ge=64 << 20)
+    """Profiles of one capture in memory at once; beyond it hosts wait to be started."""
     analysis_processes: int = Field(
         default_factory=lambda: max(1, min(4, os.cpu_count() or 1)), ge=1, le=256
     )
     """Analysis processes of one worker, each with one host in work."""
-    analysis_timeout: timedelta = timedelta(minutes=15)
+    analysis_timeout: Duration = timedelta(minutes=15)
     analysis_memory_bytes: int = Field(default=8 << 30, ge=256 << 20)
     analysis_tasks_per_process: int = Field(default=64, ge=1)
     """Tasks after which an analysis process is replaced, so that no leak grows for ever."""
@@ -55,17 +70,17 @@ class CollectorSettings(BaseSettings):
 
     work_attempts: int = Field(default=3, ge=1, le=10)
     """Times that work is tried before it is parked with its error."""
-    work_lease: timedelta = timedelta(seconds=15)
+    work_lease: Duration = timedelta(seconds=15)
     """Work whose worker has not been heard of for this long is taken from it."""
-    work_resend: timedelta = timedelta(seconds=30)
+    work_resend: Duration = timedelta(seconds=30)
     """Work that no worker took for this long is sent again; doubled each time."""
-    tick_interval: timedelta = timedelta(seconds=2)
+    tick_interval: Duration = timedelta(seconds=2)
     """How often the scheduler looks for due schedules, lost messages and dead workers."""
-    heartbeat_window: timedelta = timedelta(seconds=30)
+    heartbeat_window: Duration = timedelta(seconds=30)
     """A queue counts as consumed when a heartbeat went through it in this time."""
-    visibility_timeout: timedelta = timedelta(hours=2)
+    visibility_timeout: Duration = timedelta(hours=2)
     """Time after which the broker gives an unacknowledged message to another worker."""
-    shutdown_grace: timedelta = timedelta(seconds=10)
+    shutdown_grace: Duration = timedelta(seconds=10)
     """Time that processes get to end by themselves."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -84,7 +84,7 @@ class Supervisor:
             stdout=sys.stderr.fileno(),
             start_new_session=True,
             # The supervisor has one thread; the callback only makes a system call.
-            preexec_fn=_ending_with(os.getpid()),  # noqa: PLW1509
+            preexec_fn=_ending_with(os.getpid()),
         )
         child.started_at = time.monotonic()
         log.debug("child_started", child=child.spec.name, pid=child.process.pid)

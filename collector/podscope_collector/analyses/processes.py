@@ -47,11 +47,10 @@ class AnalysisProcesses:
 
     def run(
         self, function: str, arguments: dict[str, Any], timeout: timedelta, stop: threading.Event
-    ) -> Any:  # noqa: ANN401 - what the function returns
+    ) -> Any:
         """Call ``module:function`` with keyword arguments in a process, and wait for it.
 
-        Args:
-            stop: When it is set, the call is abandoned and its process killed.
+        When ``stop`` is set, the call is abandoned and its process killed.
 
         Raises:
             AnalysisFailedError: it raised, timed out, ran out of memory or was killed.
@@ -119,7 +118,7 @@ class _Child:
         timeout: timedelta,
         stop: threading.Event,
         memory_bytes: int,
-    ) -> Any:  # noqa: ANN401 - what the function returns
+    ) -> Any:
         self.calls += 1
         self.is_reusable = False
         try:

@@ -42,10 +42,7 @@ def begin_host(session: Session, host_id: uuid.UUID) -> tuple[CaptureHost, Captu
 def store_host(
     session: Session, host_id: uuid.UUID, found: JsonObject, now: datetime, seconds: float
 ) -> uuid.UUID:
-    """Store the summary and the results of one host; storing them twice leaves one of each.
-
-    Args:
-        found: What ``jobs.analyze_stored_host`` returned.
+    """Store what ``jobs.analyze_stored_host`` found; storing it twice leaves one of each.
 
     Returns:
         The capture's id.
@@ -120,18 +117,12 @@ def _is_reducible() -> tuple[ColumnElement[bool], ...]:
 def store_capture(
     session: Session, capture_id: uuid.UUID, found: JsonObject, now: datetime
 ) -> None:
-    """Store the results of all hosts together.
-
-    Args:
-        found: What ``jobs.reduce_stored_capture`` returned.
-    """
+    """Store the results of all hosts together, as ``jobs.reduce_stored_capture`` found them."""
     revision = next_revision(session, capture_id)
     capture = session.get_one(Capture, capture_id)
     session.refresh(capture)
     session.execute(delete(PodViewerRow).where(PodViewerRow.capture_id == capture_id))
-    session.add_all(
-        PodViewerRow(capture_id=capture_id, **row) for row in found["pod_viewer_rows"]
-    )
+    session.add_all(PodViewerRow(capture_id=capture_id, **row) for row in found["pod_viewer_rows"])
     _store_results(session, capture_id, "", found["results"], now)
     capture.summary = found["summary"]
     capture.revision = revision

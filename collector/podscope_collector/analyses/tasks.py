@@ -6,7 +6,7 @@ import uuid
 from functools import cache
 
 import structlog
-from celery import current_app, shared_task
+from celery import current_app
 
 from podscope_collector.analyses import services
 from podscope_collector.analyses.processes import AnalysisProcesses
@@ -19,6 +19,7 @@ from podscope_collector.work.lease import Lease, held
 from podscope_collector.work.models import WorkKind
 from podscope_collector.work.queues import TASKS
 from podscope_collector.work.services import LostWork, fail, finish
+from podscope_collector.work.task import task
 
 log = structlog.get_logger(__name__)
 
@@ -42,7 +43,7 @@ def analysis_processes(runtime: Runtime) -> AnalysisProcesses:
         )
 
 
-@shared_task(name=TASKS[WorkKind.ANALYZE_HOST][0])
+@task(TASKS[WorkKind.ANALYZE_HOST][0])
 def analyze_host(work_id: str) -> None:
     """Analyse the host that the work is about; the last one starts the reduce."""
     runtime = context.current()
@@ -93,7 +94,7 @@ def _analyze_host(runtime: Runtime, lease: Lease) -> uuid.UUID | None:
     return capture_id
 
 
-@shared_task(name=TASKS[WorkKind.REDUCE_CAPTURE][0])
+@task(TASKS[WorkKind.REDUCE_CAPTURE][0])
 def reduce_capture(work_id: str) -> None:
     """Make the results of all hosts of a capture together."""
     runtime = context.current()

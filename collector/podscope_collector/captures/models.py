@@ -8,7 +8,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstr
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from podscope_collector.captures.states import AnalysisState, CaptureState, HostState, ReasonCode
-from podscope_collector.db import Base, HasId, JsonObject, text_enum
+from podscope_collector.db import Base, HasId, JsonList, JsonObject, text_enum
 
 
 class Trigger(StrEnum):
@@ -101,6 +101,7 @@ class CaptureHost(HasId, Base):
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
     timings_ms: Mapped[JsonObject] = mapped_column(default=dict)
+    warnings: Mapped[JsonList] = mapped_column(default=list)
     file: Mapped[str | None] = mapped_column(Text)
     revision: Mapped[int] = mapped_column(default=0)
     analysis_state: Mapped[AnalysisState | None] = mapped_column(text_enum(AnalysisState))

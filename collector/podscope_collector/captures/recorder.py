@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 import uuid
 from types import TracebackType
 from typing import Self
@@ -9,9 +10,9 @@ from typing import Self
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from podscope_collector.captures.services import HostChange, apply_changes
+from podscope_collector.captures.outcome import HostUpdate
+from podscope_collector.captures.services import apply_updates
 from podscope_collector.captures.states import HostState
-from podscope_collector.fanout import HostUpdate
 from podscope_collector.runtime import Runtime
 from podscope_collector.work.dispatch import Sender, dispatch_due
 
@@ -48,3 +49,39 @@ class Recorder:
     ) -> None:
         self._updates.put(None)
         self._thread.join()
+
+    def _write(self) -> None:
+        is_over = False
+        while not is_over:
+            latest: dict[str, HostUpdate] = {}
+            is_over = self._collect(latest)
+            if latest:
+                self._store(latest)
+
+    def _collect(self, latest: dict[str, HostUpdate]) -> bool:
+        """Take what has come, the first with patience; True when it was the last."""
+        update = self._updates.get()
+        time.sleep(_BATCH_SECONDS)
+        while True:
+            if update is None:
+                return True
+            latest[update.host] = update
+            try:
+                update = self._updates.get_nowait()
+            except queue.Empty:
+                return False
+
+    def _store(self, latest: dict[str, HostUpdate]) -> None:
+        for attempt in range(1, _MAX_TRIES + 1):
+            try:
+                with self._runtime.database.writing() as session:
+                    apply_updates(session, self._capture_id, latest, self._runtime.clock())
+                break
+            except SQLAlchemyError:
+                # Profiles are in the storage already; losing their rows would lose them.
+                log.warning("updates_not_stored", attempt=attempt, exc_info=True)
+                if attempt == _MAX_TRIES:
+                    raise
+                time.sleep(_RETRY_SECONDS)
+        if any(update.state is HostState.DONE for update in latest.values()):
+            dispatch_due(self._runtime, self._sender)

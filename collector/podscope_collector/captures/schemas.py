@@ -124,6 +124,7 @@ class HostView(BaseModel):
     finished_at: datetime | None
     timings_ms: dict[str, Any]
     file: str | None
+    warnings: list[str]
     analysis: HostAnalysis
 
     @classmethod
@@ -143,6 +144,7 @@ class HostView(BaseModel):
             finished_at=host.finished_at,
             timings_ms=host.timings_ms,
             file=host.file,
+            warnings=host.warnings,
             analysis=HostAnalysis(state=host.analysis_state, error=host.analysis_error),
         )
 

@@ -2,14 +2,13 @@
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from podscope_collector.captures.models import Capture, CaptureHost, Trigger
+from podscope_collector.captures.outcome import HostUpdate
 from podscope_collector.captures.quorum import decide
 from podscope_collector.captures.request import CaptureRequest
 from podscope_collector.captures.states import AnalysisState, CaptureState, HostState, ReasonCode
@@ -20,19 +19,6 @@ from podscope_collector.work.services import changed_rows, enqueue
 
 DEFAULT_RUN = "default"
 INTERRUPTED = "the collector's worker was lost during the capture; capture again"
-
-
-@dataclass(frozen=True)
-class HostChange:
-    """New values of some columns of one host.
-
-    Attributes:
-        position: Place of the host in the request.
-        values: Column names and values; ``state`` among them when it changed.
-    """
-
-    position: int
-    values: Mapping[str, Any]
 
 
 def create_capture(
@@ -46,8 +32,7 @@ def create_capture(
 ) -> Capture:
     """Store a capture with its hosts and the work to run it, all in one transaction.
 
-    Args:
-        name: Its session, as ``Storage.new_session`` gave it.
+    ``name`` is its session, as ``Storage.new_session`` gave it.
     """
     targets = request.parsed_targets()
     hosts = distinct_host_names(target.address for target in targets)
@@ -134,7 +119,7 @@ def analyzed_hosts(session: Session, capture_ids: Iterable[uuid.UUID]) -> dict[u
         )
         .group_by(CaptureHost.capture_id)
     )
-    return {capture_id: count for capture_id, count in rows}
+    return {row[0]: row[1] for row in rows}
 
 
 def start_capture(session: Session, capture_id: uuid.UUID, now: datetime) -> Capture:
@@ -147,30 +132,25 @@ def start_capture(session: Session, capture_id: uuid.UUID, now: datetime) -> Cap
     return capture
 
 
-def apply_changes(
-    session: Session, capture_id: uuid.UUID, changes: Sequence[HostChange], now: datetime
+def apply_updates(
+    session: Session, capture_id: uuid.UUID, updates: Mapping[str, HostUpdate], now: datetime
 ) -> None:
     """Store what happened to hosts; a host whose profile is stored becomes work to analyse.
 
     A host that is in a final state stays as it is, so that a late report changes nothing.
+    ``updates`` has the latest update of each host, by its name.
     """
     revision = next_revision(session, capture_id)
-    hosts = {
-        host.position: host
-        for host in session.scalars(
-            select(CaptureHost).where(
-                CaptureHost.capture_id == capture_id,
-                CaptureHost.position.in_({change.position for change in changes}),
-            )
+    hosts = session.scalars(
+        select(CaptureHost).where(
+            CaptureHost.capture_id == capture_id, CaptureHost.host.in_(updates)
         )
-    }
+    )
     stored = []
-    for change in changes:
-        host = hosts[change.position]
+    for host in hosts:
         if host.state.is_final:
             continue
-        for column, value in change.values.items():
-            setattr(host, column, value)
+        _take_over(host, updates[host.host])
         host.revision = revision
         if host.state is HostState.DONE:
             host.analysis_state = AnalysisState.PENDING
@@ -187,6 +167,21 @@ def apply_changes(
         )
         .execution_options(synchronize_session=False)
     )
+
+
+def _take_over(host: CaptureHost, update: HostUpdate) -> None:
+    host.state = update.state
+    host.attempts = update.attempts
+    host.reason = update.reason
+    host.message = update.message
+    host.grpc_code = update.grpc_code
+    host.bytes = update.bytes
+    host.sha256 = update.sha256
+    host.file = update.file
+    host.warnings = list(update.warnings)
+    host.timings_ms = dict(update.timings_ms)
+    host.started_at = update.started_at
+    host.finished_at = update.finished_at
 
 
 def finish_capture(
@@ -214,6 +209,11 @@ def finish_capture(
         capture.analysis_state = AnalysisState.FAILED
         capture.analysis_error = "no host was captured, so there is nothing to analyse"
         capture.analysis_finished_at = now
+
+
+def interrupt_capture(session: Session, capture_id: uuid.UUID, now: datetime) -> None:
+    """End a capture whose worker was lost; what was stored until then stays."""
+    finish_capture(session, capture_id, now, error=INTERRUPTED)
 
 
 def next_revision(session: Session, capture_id: uuid.UUID) -> int:

@@ -28,6 +28,4 @@ def collector(
     """Serve until SIGTERM."""
     from podscope_collector.processes import serve_api
 
-    serve_api(
-        load_settings(host=host, port=port, token_file=token_file, insecure=insecure or None)
-    )
+    serve_api(load_settings(host=host, port=port, token_file=token_file, insecure=insecure or None))

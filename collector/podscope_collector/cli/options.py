@@ -24,7 +24,7 @@ Insecure = Annotated[
 ]
 
 
-def load_settings(**given: Any) -> CollectorSettings:  # noqa: ANN401 - values of any setting
+def load_settings(**given: Any) -> CollectorSettings:
     """Settings from the environment, overridden by the options that were given.
 
     Raises:

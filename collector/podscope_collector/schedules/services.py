@@ -85,7 +85,11 @@ def fire_due(
     due = session.scalars(
         select(Schedule).where(Schedule.enabled, Schedule.next_run_at <= now).order_by(Schedule.id)
     ).all()
-    return [capture for schedule in due if (capture := _fire(session, schedule, now, new_session)) is not None]
+    return [
+        capture
+        for schedule in due
+        if (capture := _fire(session, schedule, now, new_session)) is not None
+    ]
 
 
 def _fire(

@@ -129,9 +129,7 @@ def renew(session: Session, held: Claim, now: datetime, lease: timedelta) -> boo
     return bool(
         changed_rows(
             session,
-            update(WorkItem)
-            .where(*_held(held))
-            .values(lease_until=now + lease),
+            update(WorkItem).where(*_held(held)).values(lease_until=now + lease),
         )
     )
 
@@ -200,7 +198,9 @@ def silent_queues(
     session: Session, queues: Sequence[str], now: datetime, window: timedelta
 ) -> list[str]:
     """Those of ``queues`` from which nothing was consumed within ``window``."""
-    alive = set(session.scalars(select(Heartbeat.queue).where(Heartbeat.consumed_at > now - window)))
+    alive = set(
+        session.scalars(select(Heartbeat.queue).where(Heartbeat.consumed_at > now - window))
+    )
     return [queue for queue in queues if queue not in alive]
 
 

@@ -117,6 +117,7 @@ def upgrade() -> None:
         sa.Column("started_at", _MOMENT, nullable=True),
         sa.Column("finished_at", _MOMENT, nullable=True),
         sa.Column("timings_ms", _JSON, nullable=False),
+        sa.Column("warnings", _JSON, nullable=False),
         sa.Column("file", sa.Text(), nullable=True),
         sa.Column("revision", sa.Integer(), nullable=False),
         sa.Column("analysis_state", sa.String(32), nullable=True),
