@@ -150,8 +150,13 @@ class HostProfiler:
 
     async def _capture(self, request: wire.ProfileRequest, start_ns: int) -> tuple[Window, bool]:
         """Wait until the capture is over; its window and whether it is empty."""
-        await asyncio.sleep(max(0.0, (start_ns - time.time_ns()) / 1e9))
-        start_ns = max(start_ns, time.time_ns())
+        wait_ns = start_ns - time.time_ns()
+        if wait_ns > 0:
+            # The window starts when it was meant to, however late this loop wakes up: hosts
+            # that are told the same time must see the same steps.
+            await asyncio.sleep(wait_ns / 1e9)
+        else:
+            start_ns = time.time_ns()
         stop_ns = start_ns + request.opts.duration_ms * 1_000_000
         if not request.opts.duration_ms:
             return Window(start_ns, stop_ns, 0, 0), True
