@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from podscope_analyzers.xspace import XSpace
+from podscope_analyzers.plane_views import OpSpace
 
 DEVICE_PREFIX = "/device:TPU:"
 LOCALHOST = "localhost"
@@ -54,7 +54,7 @@ class CoreDetails:
         )
 
 
-def core_details(space: XSpace) -> dict[int, CoreDetails]:
+def core_details(space: OpSpace) -> dict[int, CoreDetails]:
     """The cores of a host's TPU planes that say what they are, by plane id.
 
     The hostname is the XSpace's: the one in the plane may be the container's of another time.

@@ -161,3 +161,21 @@ def is_outside_compilation(full_name: str, long_name: str) -> bool:
 def _derived_type(op_name: str) -> str:
     """Type by the last component of a name, without the number that makes it unique."""
     return _NUMBER_AT_END.sub("", op_name.rsplit("/", 1)[-1])
+
+
+def is_tensorflow_training(op_name: str, op_type: str) -> bool:
+    """Whether a TensorFlow operation lies in the scope of a gradient."""
+    if not (_TENSORFLOW_NAME.fullmatch(op_name) and _TENSORFLOW_TYPE.fullmatch(op_type)):
+        return False
+    return any(
+        scope == "gradient_tape" or scope.startswith("gradients") for scope in name_scopes(op_name)
+    )
+
+
+def is_jax_training(op_name: str, op_type: str) -> bool:
+    """Whether a JAX operation is of a transposed, that is backward, computation."""
+    if op_type:
+        last = op_name.rsplit("/", 1)[-1]
+        if not (_JAX_TYPE.fullmatch(op_type) and op_type in last):
+            return False
+    return any(part.startswith("transpose(") for part in op_name.split("/"))

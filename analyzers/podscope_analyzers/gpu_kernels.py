@@ -1,0 +1,321 @@
+"""GPU kernels by launch parameters and framework operation."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+import numpy as np
+
+from podscope_analyzers.hlo import Instruction, Programs
+from podscope_analyzers.op_metrics.grouping import group_rows
+from podscope_analyzers.op_names import parse_op_name
+from podscope_analyzers.plane_views import OpLine, OpPlane, OpSpace, device_planes
+
+MAX_KERNELS: Final = 1000
+"""Kernels kept per host, and of all hosts together."""
+
+_STATS: Final = ("kernel_details", "tf_op", "hlo_op", "program_id", "equation")
+_NVIDIA_NAMES: Final = re.compile(
+    "16816|c1688|conv1x1|conv2d_c1_k1|dgrad_1x1_stride_2x2|direct_group|first_layer_wgrad_kernel|"
+    "h1688|h884|hmma|i16832|i8816|s884|s1688|xmma_gemm|xmma_implicit_gemm|xmma_sparse_conv|"
+    "xmma_sparse_gemm|xmma_warp_specialized_implicit_gemm"
+)
+_AMD_NAMES: Final = re.compile(
+    r"_MI[0-9]+x[0-9]+x[0-9]+|Custom_Cijk_|_xdl|mfma|wmma|gtcx|gemm_fusion|attn_fwd|bwd_kernel_|"
+    r"aiter|TileFmhaShape<|TileFmhaBwdShape<"
+)
+_OPS_AT_END: Final = (
+    "Conv2D",
+    "Conv2DBackpropFilter",
+    "Conv2DBackpropInput",
+    "Conv3D",
+    "DepthwiseConv2dNative",
+    "DepthwiseConv2dNativeBackpropFilter",
+    "DepthwiseConv2dNativeBackpropInput",
+    "/MatMul",
+    "FusedMatMul",
+    "/CudnnRNN",
+    "XlaDot",
+    "XlaDotV2",
+)
+_OPS_WITHIN: Final = (
+    "BatchMatMul",
+    "CudnnRNNV",
+    "CudnnRNNForward",
+    "CudnnRNNBackprop",
+    "dot_general",
+    "conv_general_dilated",
+)
+_INT: Final = re.compile(r"[+-]?[0-9]{1,18}")
+
+Dim3 = tuple[int, int, int]
+
+
+def uses_tensor_core(kernel: str, vendor: str) -> bool:
+    """Whether a kernel's name says that it computes on tensor (Nvidia) or matrix (AMD) cores."""
+    names = {"Nvidia": _NVIDIA_NAMES, "AMD": _AMD_NAMES}.get(vendor)
+    return names is not None and names.search(kernel) is not None
+
+
+def is_eligible_op(op_name: str) -> bool:
+    """Whether a framework operation could be computed on tensor cores."""
+    return op_name.endswith(_OPS_AT_END) or any(part in op_name for part in _OPS_WITHIN)
+
+
+def is_eligible_einsum(equation: str) -> bool:
+    """Whether an einsum is a product of two operands."""
+    sides = equation.split("->")
+    return len(sides) == 2 and len(sides[0].split(",")) == 2
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a kernel was launched.
+
+    Attributes:
+        static_bytes: Shared memory known when the kernel was compiled.
+        dynamic_bytes: Shared memory asked for at launch.
+        occupancy_percent: Theoretical occupancy.
+    """
+
+    registers: int = 0
+    static_bytes: int = 0
+    dynamic_bytes: int = 0
+    block: Dim3 = (1, 1, 1)
+    grid: Dim3 = (1, 1, 1)
+    occupancy_percent: float = 0.0
+
+
+def parse_launch(details: str) -> Launch:
+    """Launch parameters from ``key:value`` tokens; tokens of any other form are passed over."""
+    found: dict[str, Any] = {}
+    for token in re.split(r"[ \n]", details):
+        key, *values = token.split(":")
+        if len(values) != 1:
+            continue
+        name = _LAUNCH_NAMES.get(key)
+        if key in ("block", "grid"):
+            parts = values[0].split(",")
+            if len(parts) == 3 and all(_INT.fullmatch(part) for part in parts):
+                found[key] = tuple(int(part) for part in parts)
+        elif key == "occ_pct":
+            try:
+                found["occupancy_percent"] = float(values[0])
+            except ValueError:
+                continue
+        elif name and _INT.fullmatch(values[0]):
+            found[name] = int(values[0])
+    return Launch(**found)
+
+
+_LAUNCH_NAMES: Final = {
+    "regs": "registers",
+    "static_shared": "static_bytes",
+    "dynamic_shared": "dynamic_bytes",
+}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Executions of one kernel with one launch and operation.
+
+    Attributes:
+        is_op_eligible: Whether its operation could be computed on tensor cores.
+        total_ns: Sum of whole nanoseconds, as the least and the most are.
+    """
+
+    name: str
+    op_name: str
+    launch: Launch
+    uses_tensor_core: bool
+    is_op_eligible: bool
+    occurrences: int
+    total_ns: int
+    min_ns: int
+    max_ns: int
+
+    def merged(self, other: "Kernel") -> "Kernel":
+        """Both together; the launch is this one's."""
+        return replace(
+            self,
+            occurrences=self.occurrences + other.occurrences,
+            total_ns=self.total_ns + other.total_ns,
+            min_ns=min(self.min_ns, other.min_ns),
+            max_ns=max(self.max_ns, other.max_ns),
+        )
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells kernels apart, in the order by which equal times are sorted.
+
+        The occupancy is not in it.
+        """
+        launch = self.launch
+        return (
+            self.name,
+            launch.grid,
+            launch.block,
+            launch.registers,
+            launch.static_bytes,
+            launch.dynamic_bytes,
+            self.uses_tensor_core,
+            self.is_op_eligible,
+            self.op_name,
+        )
+
+
+@dataclass(frozen=True)
+class OpKernels:
+    """Kernels of one framework operation.
+
+    Attributes:
+        is_eligible: By its first kernel.
+        tensor_core_ns: Time of the kernels that use tensor cores.
+    """
+
+    is_eligible: bool
+    total_ns: int
+    tensor_core_ns: int
+
+    @property
+    def tensor_core_ratio(self) -> float:
+        """Share of the time on tensor cores."""
+        return self.tensor_core_ns / self.total_ns if self.total_ns else 0.0
+
+
+@dataclass(frozen=True)
+class KernelDatabase:
+    """The longest kernels of one or several hosts, longest first."""
+
+    kernels: tuple[Kernel, ...] = ()
+
+    @classmethod
+    def of(cls, kernels: Iterable[Kernel]) -> "KernelDatabase":
+        """The longest of some kernels."""
+        ordered = sorted(kernels, key=lambda kernel: (-kernel.total_ns, kernel.key))
+        return cls(tuple(ordered[:MAX_KERNELS]))
+
+    @classmethod
+    def combine(cls, hosts: Iterable["KernelDatabase"]) -> "KernelDatabase":
+        """Kernels of several hosts; equal ones of two hosts stay two."""
+        parts = list(hosts)
+        if len(parts) == 1:
+            return parts[0]
+        return cls.of(kernel for part in parts for kernel in part.kernels)
+
+    def by_op(self) -> dict[str, OpKernels]:
+        """Kernels by the name of their framework operation."""
+        found: dict[str, OpKernels] = {}
+        for kernel in self.kernels:
+            known = found.get(kernel.op_name)
+            tensor_core_ns = kernel.total_ns if kernel.uses_tensor_core else 0
+            found[kernel.op_name] = OpKernels(
+                known.is_eligible if known else kernel.is_op_eligible,
+                kernel.total_ns + (known.total_ns if known else 0),
+                tensor_core_ns + (known.tensor_core_ns if known else 0),
+            )
+        return found
+
+    def to_state(self) -> dict[str, Any]:
+        """The kernels as plain values, one list per field."""
+        state: dict[str, Any] = {
+            name: [getattr(kernel, name) for kernel in self.kernels] for name in _KERNEL_FIELDS
+        }
+        for name in _LAUNCH_FIELDS:
+            state[name] = [getattr(kernel.launch, name) for kernel in self.kernels]
+        return state
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> "KernelDatabase":
+        """The kernels that ``to_state`` wrote."""
+        kernels = []
+        for at in range(len(state["name"])):
+            launch = {name: state[name][at] for name in _LAUNCH_FIELDS}
+            launch["block"], launch["grid"] = tuple(launch["block"]), tuple(launch["grid"])
+            values = {name: state[name][at] for name in _KERNEL_FIELDS}
+            kernels.append(Kernel(launch=Launch(**launch), **values))
+        return cls(tuple(kernels))
+
+
+_LAUNCH_FIELDS: Final = tuple(field.name for field in fields(Launch))
+_KERNEL_FIELDS: Final = tuple(field.name for field in fields(Kernel) if field.name != "launch")
+
+
+def host_kernels(space: OpSpace, programs: Programs) -> KernelDatabase:
+    """Kernels of one host's GPUs."""
+    found: dict[tuple[Any, ...], Kernel] = {}
+    for plane in device_planes(space):
+        for line in plane.lines:
+            if not line.is_derived:
+                for kernel in _line_kernels(plane, line, programs):
+                    known = found.get(kernel.key)
+                    found[kernel.key] = known.merged(kernel) if known else kernel
+    return KernelDatabase.of(found.values())
+
+
+def _line_kernels(plane: OpPlane, line: OpLine, programs: Programs) -> Iterator[Kernel]:
+    columns = line.columns(_STATS)
+    details, details_table = columns.stat("kernel_details").strings()
+    tf_op, tf_table = columns.stat("tf_op").strings()
+    hlo_op, hlo_table = columns.stat("hlo_op").strings()
+    equation, equation_table = columns.stat("equation").strings()
+    program = columns.stat("program_id").ints_or_uints()
+    duration_ns = columns.duration_ps // 1000
+    has_details = np.array([*map(bool, details_table), False])[details]
+    events = np.flatnonzero(has_details & (duration_ns > 0))
+    if not len(events):
+        return
+    parts = np.stack(
+        [
+            part[events].astype(np.int64)
+            for part in (columns.metadata, details, tf_op, hlo_op, equation, program)
+        ]
+    )
+    group, first = group_rows(parts)
+    duration = duration_ns[events]
+    total = np.zeros(len(first), np.int64)
+    np.add.at(total, group, duration)
+    least = np.full(len(first), np.iinfo(np.int64).max)
+    np.minimum.at(least, group, duration)
+    most = np.zeros(len(first), np.int64)
+    np.maximum.at(most, group, duration)
+    count = np.bincount(group, minlength=len(first))
+    vendor = plane.stats.get("device_vendor")
+    names = plane.event_metadata.names
+    for at in range(len(first)):
+        row, of_details, of_tf, of_hlo, of_equation, program_id = parts[:, first[at]].tolist()
+        uses = uses_tensor_core(names[row], vendor if isinstance(vendor, str) else "")
+        op_name, eligible = _op_of(
+            tf_table[of_tf] if of_tf >= 0 else "",
+            equation_table[of_equation] if of_equation >= 0 else "",
+            programs.instruction(program_id, hlo_table[of_hlo].rsplit("::", 1)[-1])
+            if of_hlo >= 0
+            else None,
+            uses=uses,
+        )
+        yield Kernel(
+            name=names[row],
+            op_name=op_name,
+            launch=parse_launch(details_table[of_details]),
+            uses_tensor_core=uses,
+            is_op_eligible=eligible,
+            occurrences=int(count[at]),
+            total_ns=int(total[at]),
+            min_ns=int(least[at]),
+            max_ns=int(most[at]),
+        )
+
+
+def _op_of(
+    tf_op: str, equation: str, instruction: Instruction | None, *, uses: bool
+) -> tuple[str, bool]:
+    """Name of the framework operation, and whether it could be computed on tensor cores."""
+    op_name, eligible = "", False
+    if tf_op:
+        op_name = parse_op_name(tf_op).name
+        eligible = is_eligible_einsum(equation) or is_eligible_op(op_name) or uses
+    if instruction is not None:
+        op_name = parse_op_name(instruction.framework_name).name
+        eligible = is_eligible_op(op_name) or uses or eligible
+    return op_name, eligible

@@ -1,0 +1,173 @@
+"""One HLO instruction as profiles speak of it: category, framework name, source."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Protocol
+
+from podscope_protos.v1 import hlo_pb2
+
+_DATA_FORMATTING: Final = frozenset({"transpose", "copy", "reshape", "dynamic-reshape"})
+_FUSIONS: Final = {
+    "kLoop": "loop fusion",
+    "kInput": "input fusion",
+    "kOutput": "output fusion",
+    "kCustom": "custom fusion",
+}
+_UNARY: Final = (
+    "abs acos acosh asin asinh atanh cbrt ceil convert cos cosine cosh count-leading-zeros erf "
+    "exponential exponential-minus-one floor imag is-finite log log-plus-one logistic negate not "
+    "popcnt real reduce-precision round-nearest-afz round-nearest-even rsqrt sign sine sinh sqrt "
+    "stochastic-convert tan tanh"
+)
+_BINARY: Final = (
+    "add and atan2 compare complex divide maximum minimum multiply or power remainder shift-left "
+    "shift-right-arithmetic shift-right-logical subtract xor"
+)
+ELEMENTWISE: Final = frozenset(f"{_UNARY} {_BINARY} select clamp".split())
+# Elementwise for the category alone: their cost is another.
+_ALSO_ELEMENTWISE: Final = frozenset({"constant", "map", "rng"})
+
+BITS: Final = {
+    **dict.fromkeys(("PRED", "S8", "U8"), 8),
+    **dict.fromkeys(("S1", "U1"), 1),
+    **dict.fromkeys(("S2", "U2"), 2),
+    **dict.fromkeys(("S4", "U4", "F4E2M1FN"), 4),
+    **dict.fromkeys(("F6E3M2FN", "F6E2M3FN"), 6),
+    **dict.fromkeys(("S16", "U16", "F16", "BF16"), 16),
+    **dict.fromkeys(("S32", "U32", "F32"), 32),
+    **dict.fromkeys(("S64", "U64", "F64", "C64"), 64),
+    "C128": 128,
+}
+
+
+def bit_width(element_type: int) -> int:
+    """Bits of one element; 8 for the small floats, 0 for what is no array."""
+    name = hlo_pb2.PrimitiveType.Name(element_type) if element_type in _TYPES else ""
+    return BITS.get(name, 8 if name.startswith("F8") else 0)
+
+
+_TYPES: Final = frozenset(hlo_pb2.PrimitiveType.values())
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where in the program's text an instruction is from.
+
+    Attributes:
+        file: Empty without one.
+        line: -1 without a file.
+        stack: One ``file:line:column`` per frame, innermost first, each ended by a newline.
+    """
+
+    file: str
+    line: int
+    stack: str
+
+
+class Surroundings(Protocol):
+    """The program that an instruction is in; see ``programs.Program``."""
+
+    @property
+    def computations(self) -> Mapping[int, hlo_pb2.HloComputationProto]:
+        """Computations by id."""
+
+    @property
+    def by_id(self) -> Mapping[int, hlo_pb2.HloInstructionProto]:
+        """Instructions by id."""
+
+    def stack(self, frame_id: int) -> Iterator[tuple[str, int, int]]:
+        """File, line and column of a stack frame and of its callers."""
+
+
+class Instruction:
+    """An instruction of a program.
+
+    Attributes:
+        program: The program it is in.
+        proto: The instruction as serialised.
+    """
+
+    def __init__(self, program: Surroundings, proto: hlo_pb2.HloInstructionProto) -> None:
+        self.program = program
+        self.proto = proto
+
+    @property
+    def name(self) -> str:
+        """Its name, unique in its program."""
+        return self.proto.name
+
+    @cached_property
+    def category(self) -> str:
+        """What kind of work it is, in the words of XLA's profiler."""
+        return category(self.program, self.proto)
+
+    @property
+    def framework_name(self) -> str:
+        """``name:type`` of the framework's operation, empty when it has neither."""
+        metadata = self.proto.metadata
+        if metadata.op_name in ("XLA_Args", "XLA_Retvals") and not metadata.op_type:
+            return f"{metadata.op_name}:{metadata.op_name}"
+        return self.full_name if metadata.op_name or metadata.op_type else ""
+
+    @property
+    def full_name(self) -> str:
+        """``name:type`` of the framework's operation; the colon is always there."""
+        metadata = self.proto.metadata
+        return f"{metadata.op_name}:{metadata.op_type}"
+
+    @property
+    def deduplicated_name(self) -> str:
+        """Name of the instruction that it is a copy of; empty for none."""
+        return self.proto.metadata.deduplicated_name
+
+    @property
+    def source(self) -> Source:
+        """File, line and stack; a stack alone gives no file."""
+        metadata = self.proto.metadata
+        stack = "".join(
+            f"{file}:{line}:{column}\n"
+            for file, line, column in self.program.stack(metadata.stack_frame_id)
+        )
+        if not metadata.source_file:
+            return Source("", -1, stack)
+        return Source(metadata.source_file, metadata.source_line, stack)
+
+    @property
+    def expression(self) -> str:
+        """The instruction as text; empty while no printer knows its program's format."""
+        return ""
+
+    def fused(self) -> Iterator["Instruction"]:
+        """Instructions that a fusion holds, without parameters and tuples."""
+        if self.proto.opcode != "fusion":
+            return
+        for computation_id in self.proto.called_computation_ids:
+            computation = self.program.computations.get(computation_id)
+            for proto in computation.instructions if computation else ():
+                if proto.opcode not in ("parameter", "tuple"):
+                    yield Instruction(self.program, proto)
+
+
+def category(program: Surroundings, proto: hlo_pb2.HloInstructionProto) -> str:
+    """Category of an instruction, for tracers that give none."""
+    opcode = proto.opcode
+    if opcode in _DATA_FORMATTING:
+        return "data formatting"
+    if opcode == "fusion":
+        return _FUSIONS.get(proto.fusion_kind, "unknown fusion")
+    if opcode == "convolution":
+        dimensions = proto.window.dimensions
+        base = any(d.base_dilation > 1 for d in dimensions)
+        window = any(d.window_dilation > 1 for d in dimensions)
+        return opcode + " base-dilated" * base + " window-dilated" * window
+    if opcode == "bitcast-convert":
+        operand = program.by_id.get(proto.operand_ids[0]) if proto.operand_ids else None
+        if operand is None or bit_width(operand.shape.element_type) != bit_width(
+            proto.shape.element_type
+        ):
+            return opcode
+        return "non-fusion elementwise"
+    if opcode in ELEMENTWISE or opcode in _ALSO_ELEMENTWISE:
+        return "non-fusion elementwise"
+    return opcode

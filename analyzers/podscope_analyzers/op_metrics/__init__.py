@@ -1,0 +1,1 @@
+"""Operations on hosts and devices: their times, rates and shares."""

@@ -1,0 +1,32 @@
+"""Texts as codes into one table, so that operations are compared by number."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Codes = NDArray[np.int32]
+
+
+class TextTable:
+    """Distinct texts numbered in order of appearance; 0 is the empty text."""
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._codes: dict[str, int] = {"": 0}
+        for text in texts:
+            self.code(text)
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def code(self, text: str) -> int:
+        """The number of a text, a new one if it is new."""
+        return self._codes.setdefault(text, len(self._codes))
+
+    def codes(self, texts: Sequence[str]) -> Codes:
+        """The numbers of some texts, shape (n,)."""
+        return np.fromiter((self.code(text) for text in texts), np.int32, len(texts))
+
+    def texts(self) -> tuple[str, ...]:
+        """All texts by number."""
+        return tuple(self._codes)

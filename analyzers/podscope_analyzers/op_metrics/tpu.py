@@ -1,0 +1,504 @@
+"""Operations of TPU cores: nested events of the tracer, with costs from their metadata."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podscope_analyzers.hlo import Instruction, Programs
+from podscope_analyzers.kernels import nest
+from podscope_analyzers.op_metrics.database import (
+    TEXT_COLUMNS,
+    CoreType,
+    CostSource,
+    MemoryAccesses,
+    OpDatabase,
+)
+from podscope_analyzers.op_metrics.grouping import group_rows
+from podscope_analyzers.op_metrics.memory_breakdown import read_memory_breakdown
+from podscope_analyzers.op_metrics.texts import TextTable
+from podscope_analyzers.plane_views import MetadataTable, OpLine, OpPlane
+from podscope_analyzers.xspace import Columns, StatValue
+
+Int64s = NDArray[np.int64]
+
+TENSOR_CORE_PLANE: Final = re.compile(r"/device:TPU:([0-9]*)")
+SPARSE_CORE_PLANE: Final = re.compile(r"/device:TPU:[0-9]+ SparseCore(?: [a-zA-Z]+)? ([0-9]+)")
+OP_LINES: Final = frozenset({"XLA Ops", "Framework Ops", "Sparse Core Ops"})
+STEP_LINES: Final = frozenset({"Steps", "Sparse Core Steps"})
+SPARSE_CORE_MODULES: Final = "Sparse Core Modules"
+SPARSE_CORE_OPS: Final = "Sparse Core Ops"
+_DEVICE_SPAN: Final = ("device_offset_ps", "device_duration_ps")
+_EVENT_STATS: Final = (
+    *_DEVICE_SPAN,
+    "min_duration_ps",
+    "dma_stall_duration_ps",
+    "Time Scale Multiplier",
+    "vdd_energy_j",
+    "flops",
+    "model_flops",
+    "bytes_accessed",
+)
+_LINK_STATS: Final = ("offload_core_id", "tc_offload_start_id")
+_MAX_CHILD_DEPTH: Final = 64
+
+ModuleKey = tuple[int, int]
+
+
+def device_spans(columns: Columns) -> tuple[Int64s, Int64s]:
+    """Start and duration of events on the device's clock, where they carry both.
+
+    Args:
+        columns: With ``device_offset_ps`` and ``device_duration_ps`` decoded.
+    """
+    offset, duration = (columns.stat(name) for name in _DEVICE_SPAN)
+    both = offset.present() & duration.present()
+    if not both.any():
+        return columns.start_ps, columns.duration_ps
+    return (
+        np.where(both, offset.ints_or_uints(), columns.start_ps),
+        np.where(both, duration.ints_or_uints(), columns.duration_ps),
+    )
+
+
+@dataclass(frozen=True)
+class OpEvents:
+    """Events that are operations, shape (n,) each.
+
+    Attributes:
+        metadata: Row of the plane's event metadata.
+        time_ps: Duration on the device.
+        self_ps: The same without nested events.
+        link: Number of the SparseCore module that the event waits for, -1 for none.
+    """
+
+    metadata: Int64s
+    occurrences: Int64s
+    time_ps: Int64s
+    self_ps: Int64s
+    min_ps: Int64s
+    normalized_ps: Int64s
+    dma_stall_ps: Int64s
+    energy_j: NDArray[np.float64]
+    flops: Int64s
+    model_flops: Int64s
+    size_bytes: Int64s
+    link: Int64s
+
+
+def op_events(
+    columns: Columns, links: Mapping[ModuleKey, int], where: NDArray[np.bool_] | None = None
+) -> OpEvents:
+    """Operations of one op line, self times by nesting on the device's clock.
+
+    Args:
+        columns: With the stats that operations need decoded.
+        links: Numbers of SparseCore modules by offloading core and start id.
+        where: Which events to take; nesting sees only these.
+    """
+    at = np.arange(len(columns)) if where is None else np.flatnonzero(where)
+    start, duration = (values[at] for values in device_spans(columns))
+    scale = columns.stat("Time Scale Multiplier")
+    factor = np.where(scale.present(), scale.doubles(), 1.0)[at]
+    minimum = columns.stat("min_duration_ps")
+    return OpEvents(
+        columns.metadata[at].astype(np.int64),
+        np.maximum(columns.occurrences[at], 1),
+        duration,
+        nest(start, duration).self_ps,
+        np.where(minimum.present(), minimum.ints(), columns.duration_ps)[at],
+        np.trunc(duration * factor).astype(np.int64),
+        columns.stat("dma_stall_duration_ps").ints()[at],
+        columns.stat("vdd_energy_j").doubles()[at],
+        columns.stat("flops").ints_or_uints()[at],
+        columns.stat("model_flops").ints_or_uints()[at],
+        columns.stat("bytes_accessed").ints_or_uints()[at],
+        _links(columns, links)[at],
+    )
+
+
+def decode_ops(line: OpLine) -> Columns:
+    """A line's events with every stat that operations need."""
+    return line.columns((*_EVENT_STATS, *_LINK_STATS))
+
+
+def _links(columns: Columns, links: Mapping[ModuleKey, int]) -> Int64s:
+    core, start = (columns.stat(name) for name in _LINK_STATS)
+    both = core.present() & start.present()
+    found = np.full(len(columns), -1, np.int64)
+    if links and both.any():
+        cores, starts = core.ints_or_uints(), start.ints_or_uints()
+        for at in np.flatnonzero(both).tolist():
+            found[at] = links.get((int(cores[at]), int(starts[at])), -1)
+    return found
+
+
+@dataclass(frozen=True)
+class OpMetadata:
+    """What a plane's event metadata says of operations, one row per row that is used.
+
+    Attributes:
+        columns: Text codes, module ids and per-execution costs by column, shape (u,).
+        symbol_id: Operation within its program; 0 for no operation, shape (u,).
+        accesses: Rows of operation, space, access and bytes, per execution.
+    """
+
+    columns: Mapping[str, NDArray[Any]]
+    symbol_id: Int64s
+    accesses: MemoryAccesses
+
+
+def read_op_metadata(table: MetadataTable, rows: NDArray[np.intp], texts: TextTable) -> OpMetadata:
+    """Metadata of operations.
+
+    Args:
+        table: A plane's event metadata.
+        rows: Rows of the table, each read once.
+        texts: Takes the texts found.
+    """
+    found: dict[str, list[int | float]] = {
+        name: []
+        for name in (
+            *TEXT_COLUMNS,
+            "source_line",
+            "module_id",
+            "flops",
+            "model_flops",
+            "bytes_accessed",
+        )
+    }
+    symbols: list[int] = []
+    accesses: list[tuple[int, int, int, int]] = []
+    for index, row in enumerate(rows.tolist()):
+        # Of a name that repeats, the last counts here.
+        stats: dict[str, StatValue] = dict(table.stat_pairs(row))
+        file, line = _source(_text(stats, "source"))
+        display = table.display_names[row]
+        described = {
+            "name": display or table.names[row],
+            "long_name": table.names[row] if display else "",
+            "category": _text(stats, "hlo_category"),
+            "provenance": _text(stats, "tf_op"),
+            "deduplicated_name": _text(stats, "deduplicated_name"),
+            "source_file": file,
+            "source_stack": _text(stats, "source_stack"),
+        }
+        for name, text in described.items():
+            found[name].append(texts.code(text))
+        found["source_line"].append(line)
+        has_ids = "program_id" in stats and "symbol_id" in stats
+        found["module_id"].append(_signed(_integer(stats, "program_id")))
+        symbols.append(_signed(_integer(stats, "symbol_id")) if has_ids else 0)
+        flops = _integer(stats, "flops")
+        found["flops"].append(flops)
+        found["model_flops"].append(_integer(stats, "model_flops"))
+        found["bytes_accessed"].append(_signed(_integer(stats, "bytes_accessed")))
+        raw = stats.get("memory_access_breakdown")
+        if isinstance(raw, bytes):
+            accesses += [(index, *access) for access in read_memory_breakdown(raw)]
+    columns = {
+        name: np.array(values, np.float64 if name.endswith("flops") else np.int64)
+        for name, values in found.items()
+    }
+    return OpMetadata(columns, np.array(symbols, np.int64), MemoryAccesses.of(accesses))
+
+
+def tensor_core_ops(
+    plane: OpPlane, programs: Programs, sparse_core: Mapping[ModuleKey, OpDatabase]
+) -> OpDatabase:
+    """Operations of one TensorCore.
+
+    Args:
+        plane: The core's.
+        programs: Gives fusions their fused instructions.
+        sparse_core: Operations of SparseCore modules, by offloading core and start id; they
+            become children of the operation that waits for them.
+    """
+    links = {key: number for number, key in enumerate(sparse_core)}
+    parts: list[OpEvents] = []
+    first, last = None, 0
+    for line in plane.lines:
+        is_ops = line.name in OP_LINES
+        if not is_ops and line.name not in STEP_LINES:
+            continue
+        columns = decode_ops(line) if is_ops else line.columns(_DEVICE_SPAN)
+        if not len(columns):
+            continue
+        start, duration = device_spans(columns)
+        begin, end = int(start.min()), int((start + duration).max())
+        first = begin if first is None else min(first, begin)
+        last = max(last, end)
+        if is_ops:
+            parts.append(op_events(columns, links))
+    database = merge_ops(
+        plane.event_metadata, parts, CoreType.TENSOR_CORE, list(sparse_core.values()), programs
+    )
+    return database.with_total_time(last - first if first is not None else 0).with_idle()
+
+
+def merge_ops(
+    table: MetadataTable,
+    parts: list[OpEvents],
+    core_type: CoreType,
+    linked: list[OpDatabase],
+    programs: Programs,
+    *,
+    needs_ids: bool = True,
+) -> OpDatabase:
+    """One row per operation; costs of the metadata times occurrences.
+
+    Args:
+        table: The plane's event metadata.
+        parts: Events of the plane's op lines.
+        core_type: Of the plane's core.
+        linked: Databases that an event's ``link`` numbers.
+        programs: Give fusions their fused instructions.
+        needs_ids: Whether events without program and symbol id are left out.
+    """
+    if not parts:
+        return OpDatabase.empty()
+    events = OpEvents(
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in _EVENT_FIELDS)
+    )
+    rows, used = np.unique(events.metadata, return_inverse=True)
+    texts = TextTable()
+    metadata = read_op_metadata(table, rows, texts)
+    symbol = metadata.symbol_id[used]
+    keep = np.flatnonzero(symbol != 0) if needs_ids else np.arange(len(used))
+    used = used[keep]
+    group, first = group_rows(np.stack([metadata.columns["module_id"][used], symbol[keep]]))
+    if not needs_ids:
+        group, first = group_rows(rows[used].astype(np.int64)[None, :])
+    count = len(first)
+
+    def total(name: str) -> NDArray[Any]:
+        values = getattr(events, name)[keep]
+        summed = np.zeros(count, values.dtype)
+        np.add.at(summed, group, values)
+        return summed
+
+    of_op = used[first]
+    columns: dict[str, Any] = {name: values[of_op] for name, values in metadata.columns.items()}
+    occurrences = total("occurrences")
+    minimum = np.full(count, np.iinfo(np.int64).max)
+    np.minimum.at(minimum, group, events.min_ps[keep])
+    columns |= {
+        "occurrences": occurrences,
+        "time_ps": total("time_ps"),
+        "self_time_ps": total("self_ps"),
+        "normalized_time_ps": total("normalized_ps"),
+        "dma_stall_ps": total("dma_stall_ps"),
+        "energy_j": total("energy_j"),
+        "min_time_ps": minimum,
+        "num_cores": 1,
+        "core_type": core_type,
+    }
+    columns |= _costs(
+        columns, occurrences, total("flops"), total("model_flops"), total("size_bytes")
+    )
+    self_ps = columns["self_time_ps"]
+    time_ps = columns["time_ps"].astype(np.float64)
+    ratio = np.divide(
+        columns["normalized_time_ps"], time_ps, out=np.zeros(count), where=time_ps != 0
+    )
+    database = OpDatabase.build(
+        columns,
+        texts,
+        accesses=_accesses(metadata.accesses, of_op, occurrences),
+        total_op_time_ps=int(self_ps.sum()),
+        # Each addition is to an unsigned integer.
+        normalized_total_op_time_ps=int(np.trunc(self_ps * ratio).astype(np.int64).sum()),
+    )
+    links = np.full(count, -1, np.int64)
+    with_link = np.flatnonzero(events.link[keep] >= 0)[::-1]
+    links[group[with_link]] = events.link[keep][with_link]
+    return _with_children(database, table, rows[of_op], links, linked, programs)
+
+
+_EVENT_FIELDS: Final = tuple(OpEvents.__dataclass_fields__)
+
+
+def _costs(
+    columns: Mapping[str, Any],
+    occurrences: Int64s,
+    event_flops: Int64s,
+    event_model_flops: Int64s,
+    event_bytes: Int64s,
+) -> dict[str, Any]:
+    """The reference looks at metadata alone; we take what events alone carry, too."""
+    flops = columns["flops"] * occurrences
+    model = columns["model_flops"] * occurrences
+    size = columns["bytes_accessed"] * occurrences
+    own_flops = np.where(flops > 0, flops, event_flops)
+    own_model = np.where(model > 0, model, event_model_flops)
+    own_bytes = np.where(size > 0, size, event_bytes)
+    is_known = (own_flops > 0) | (own_bytes > 0)
+    return {
+        "flops": flops,
+        "model_flops": np.where(model > 0, model, flops),
+        "bytes_accessed": size,
+        "own_flops": own_flops,
+        "own_model_flops": np.where(own_model > 0, own_model, own_flops),
+        "own_bytes_accessed": own_bytes,
+        "cost_source": np.where(is_known, CostSource.STATS, CostSource.NONE),
+    }
+
+
+def _accesses(
+    per_row: MemoryAccesses, of_op: NDArray[np.intp], occurrences: Int64s
+) -> MemoryAccesses:
+    op_of_row: dict[int, list[int]] = {}
+    for op, row in enumerate(of_op.tolist()):
+        op_of_row.setdefault(row, []).append(op)
+    rows = [
+        (
+            op,
+            int(per_row.space[at]),
+            int(per_row.access[at]),
+            int(per_row.size_bytes[at]) * int(occurrences[op]),
+        )
+        for at, row in enumerate(per_row.op.tolist())
+        for op in op_of_row.get(row, ())
+    ]
+    return MemoryAccesses.of(rows)
+
+
+def _with_children(
+    database: OpDatabase,
+    table: MetadataTable,
+    rows: NDArray[np.intp],
+    links: Int64s,
+    linked: list[OpDatabase],
+    programs: Programs,
+) -> OpDatabase:
+    """Attaches SparseCore operations, metadata's children and fused instructions."""
+    below = _Below(database)
+    for op in range(len(database)):
+        if links[op] >= 0:
+            below.add_database(op, linked[links[op]])
+        else:
+            below.add_metadata(op, table, int(rows[op]))
+        instruction = programs.instruction(database.module_id(op), database.text("name", op))
+        if instruction is not None:
+            below.add_fused(op, instruction)
+    return below.database()
+
+
+class _Below:
+    """Collects rows below top-level ones."""
+
+    def __init__(self, database: OpDatabase) -> None:
+        self._top = database
+        self._texts = TextTable(database.texts)
+        self._rows: list[dict[str, Any]] = []
+        self._databases: list[tuple[int, OpDatabase]] = []
+        self._accesses: list[tuple[int, int, int, int]] = []
+
+    def _add(self, **values: Any) -> int:
+        self._rows.append(values)
+        return len(self._top) + len(self._rows) - 1
+
+    def add_metadata(self, parent: int, table: MetadataTable, row: int, depth: int = 0) -> None:
+        """Operations that the event metadata names as children, each executed once."""
+        child_ids = table.child_ids(row)
+        if not child_ids or depth == _MAX_CHILD_DEPTH:
+            return
+        children = np.array([table.row(child) for child in child_ids], np.intp)
+        metadata = read_op_metadata(table, children, self._texts)
+        at = []
+        for index in range(len(children)):
+            values = {name: column[index] for name, column in metadata.columns.items()}
+            ones = np.ones(1, np.int64)
+            costs = _costs(
+                {name: np.asarray([value]) for name, value in values.items()},
+                ones,
+                0 * ones,
+                0 * ones,
+                0 * ones,
+            )
+            values |= {name: column[0] for name, column in costs.items()}
+            at.append(self._add(parent=parent, occurrences=1, num_cores=1, **values))
+        for op, space, access, size in zip(
+            metadata.accesses.op.tolist(),
+            metadata.accesses.space.tolist(),
+            metadata.accesses.access.tolist(),
+            metadata.accesses.size_bytes.tolist(),
+            strict=True,
+        ):
+            self._accesses.append((at[op], space, access, size))
+        for index, child in enumerate(children.tolist()):
+            self.add_metadata(at[index], table, child, depth + 1)
+
+    def add_fused(self, parent: int, fusion: Instruction) -> None:
+        """Instructions of a fusion, and of fusions in it; their costs are not told."""
+        for instruction in fusion.fused():
+            at = self._add(
+                parent=parent,
+                occurrences=1,
+                num_cores=1,
+                name=self._texts.code(instruction.name),
+                long_name=self._texts.code(instruction.expression),
+                category=self._texts.code(instruction.category),
+                provenance=self._texts.code(instruction.full_name),
+                deduplicated_name=self._texts.code(instruction.deduplicated_name),
+            )
+            self.add_fused(at, instruction)
+
+    def add_database(self, parent: int, database: OpDatabase) -> None:
+        """All operations of a SparseCore module."""
+        first = len(self._top) + len(self._rows)
+        recode = self._texts.codes(database.texts)
+        for row in range(len(database)):
+            values = {name: column[row] for name, column in database.columns.items()}
+            for name in TEXT_COLUMNS:
+                values[name] = recode[values[name]]
+            above = int(values["parent"])
+            values["parent"] = parent if above < 0 else first + above
+            self._add(**values)
+
+    def database(self) -> OpDatabase:
+        """The top-level rows with those collected."""
+        if not self._rows:
+            return self._top
+        columns = {
+            name: np.concatenate(
+                [values, np.array([row.get(name, 0) for row in self._rows]).astype(values.dtype)]
+            )
+            for name, values in self._top.columns.items()
+        }
+        accesses = self._top.accesses
+        more = MemoryAccesses.of(self._accesses)
+        joined = MemoryAccesses(
+            np.concatenate([accesses.op, more.op]),
+            np.concatenate([accesses.space, more.space]),
+            np.concatenate([accesses.access, more.access]),
+            np.concatenate([accesses.size_bytes, more.size_bytes]),
+        )
+        return replace(self._top, columns=columns, texts=self._texts.texts(), accesses=joined)
+
+
+def _source(text: str) -> tuple[str, int]:
+    """File and line of ``file:line``; no file and line 0 for any other text."""
+    parts = text.split(":")
+    if len(parts) == 2 and re.fullmatch(r"[+-]?\d{1,9}", parts[1]):
+        return parts[0], int(parts[1])
+    return "", 0
+
+
+def _text(stats: Mapping[str, StatValue], name: str) -> str:
+    value = stats.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _integer(stats: Mapping[str, StatValue], name: str) -> int:
+    value = stats.get(name)
+    return value if isinstance(value, int) else 0
+
+
+def _signed(value: int) -> int:
+    """The int64 of the same bits."""
+    value &= 2**64 - 1
+    return value - (1 << 64) if value >> 63 else value

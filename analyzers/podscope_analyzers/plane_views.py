@@ -1,0 +1,116 @@
+"""What analyses of operations need of prepared spaces, planes and lines."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podscope_analyzers.xspace import Columns, StatValue
+
+HOST_PLANE: Final = "/host:CPU"
+GPU_PREFIX: Final = "/device:GPU:"
+TPU_PREFIX: Final = "/device:TPU:"
+
+
+class MetadataTable(Protocol):
+    """A plane's event metadata; see ``xspace.EventMetadataTable``."""
+
+    ids: NDArray[np.int64]
+    names: list[str]
+    display_names: list[str]
+
+    def __len__(self) -> int:
+        """How many rows."""
+
+    @property
+    def empty_row(self) -> int:
+        """The row of ids that the plane does not have."""
+
+    def row(self, metadata_id: int) -> int:
+        """The row of an id."""
+
+    def stats(self, row: int) -> dict[str, StatValue]:
+        """The row's stats by name."""
+
+    def stat_pairs(self, row: int) -> list[tuple[str, StatValue]]:
+        """The row's stats, repeats included."""
+
+    def child_ids(self, row: int) -> list[int]:
+        """Ids of the row's children."""
+
+
+class OpLine(Protocol):
+    """A line of a prepared plane."""
+
+    @property
+    def id(self) -> int:
+        """As stored, or one of the derived ids."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def timestamp_ns(self) -> int:
+        """What its offsets count from."""
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether it was made from other lines: its events are no new ones."""
+
+    @property
+    def group_id(self) -> NDArray[np.int64]:
+        """Step of every event, -1 for none, shape (n,)."""
+
+    @property
+    def is_eager(self) -> NDArray[np.int8]:
+        """1 for eager execution, 0 for none, -1 unknown, shape (n,)."""
+
+    def columns(self, stats: Iterable[str] = ()) -> Columns:
+        """Its events."""
+
+
+class OpPlane(Protocol):
+    """A prepared plane."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def id(self) -> int:
+        """Its id."""
+
+    @property
+    def stats(self) -> Mapping[str, StatValue]:
+        """Its own stats by name."""
+
+    @property
+    def lines(self) -> Sequence[OpLine]:
+        """Its lines, derived ones included."""
+
+    @property
+    def event_metadata(self) -> MetadataTable:
+        """What its events are called."""
+
+
+class OpSpace(Protocol):
+    """A prepared XSpace."""
+
+    @property
+    def planes(self) -> Sequence[OpPlane]:
+        """Its planes, in the file's order."""
+
+    @property
+    def hostnames(self) -> tuple[str, ...]:
+        """Of the machines that were profiled."""
+
+
+def device_planes(space: OpSpace) -> list[OpPlane]:
+    """The planes of TPU cores, or of GPUs where there is no TPU."""
+    for prefix in (TPU_PREFIX, GPU_PREFIX):
+        found = [plane for plane in space.planes if plane.name.startswith(prefix)]
+        if found:
+            return found
+    return []
