@@ -131,6 +131,13 @@ class _Flight:
         whole_ms = request.delay_ms + request.duration_ms + request.timeout_ms
         # No attempt begins later than this; one that has begun has its own deadline.
         self.last_start = monotonic() + whole_ms / 1000
+        self._warming: asyncio.Future[None] | None = None
+
+    def warm_up(self) -> None:
+        """Load the check of XSpaces while the windows are open; once."""
+        if self._warming is None:
+            loop = asyncio.get_running_loop()
+            self._warming = loop.run_in_executor(None, self.keeper.warm_up)
 
 
 class _Host:
@@ -247,6 +254,7 @@ class _Host:
         # On a channel that did not come up the call only tells why.
         if is_ready:
             self._move(HostState.CAPTURING)
+            self._flight.warm_up()
         over = asyncio.get_running_loop().call_later(window_s, self._move, HostState.RECEIVING)
         try:
             answer: bytes = await call(

@@ -1,5 +1,6 @@
 """Checks what a host sent and stores it: valid profiles in the session, the rest aside."""
 
+import contextlib
 from dataclasses import dataclass
 
 from podscope_collector.captures.reasons import Failure, NextStep
@@ -36,6 +37,11 @@ class Keeper:
         """What a server that writes its own file takes for the folder of all sessions."""
         root = self.storage.root if self.storage.folder is None else str(self.storage.folder)
         return f"{root.rstrip('/')}/{PROFILE_FOLDER}"
+
+    def warm_up(self) -> None:
+        """Load what ``keep`` needs, so that it happens while the hosts still capture."""
+        with contextlib.suppress(_Invalid):
+            _check(b"")
 
     def keep(
         self, answer: bytes, *, host: str, address: str, retry_empty: bool = False

@@ -1,0 +1,84 @@
+from typing import Any
+
+import pytest
+
+from podscope_collector.captures.advanced import ADVANCED_OPTIONS, from_text
+from podscope_collector.captures.request import CaptureRequest, parse_request
+from podscope_collector.errors import RequestError
+
+
+def test_only_targets_are_needed_and_the_rest_has_defaults() -> None:
+    request = parse_request({"targets": "grpc://w0:9999,w1:9999"})
+    assert [target.address for target in request.parsed_targets()] == ["w0:9999", "w1:9999"]
+    assert (request.duration_ms, request.attempts, request.quorum) == (2000, 3, "any")
+    assert (
+        request.host_tracer_level,
+        request.device_tracer_level,
+        request.python_tracer_level,
+    ) == (2, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"duration_ms": 0}, "duration_ms 0 is out of range; it must be from 1 to 3,600,000"),
+        ({"duration_ms": 36_000_000}, "1 ms to 1 hour"),
+        ({"duration_ms": -5}, "from 1 to 3,600,000"),
+        ({"duration_ms": "2s"}, "duration_ms: "),
+        ({"duration_ms": True}, "duration_ms: "),
+        ({"duration_ms": 1.5}, "duration_ms: "),
+        ({"attempts": 0}, "attempts 0 is out of range"),
+        ({"delay_ms": -1}, "delay_ms -1 is out of range"),
+        ({"quorum": "most"}, "write all, any, a number of hosts or 1% to 100%"),
+        ({"quorum": "0%"}, "quorum '0%'"),
+        ({"quorum": "101%"}, "quorum '101%'"),
+        ({"quorum": "2"}, "asks for more hosts than the 1"),
+        ({"duration": 5}, "'duration' is unknown; did you mean 'duration_ms'?"),
+        ({"host_tracer_level": -1}, "host_tracer_level"),
+        ({"targets": "w0"}, "target 1 ('w0'): it has no port"),
+        ({"targets": 5}, "targets must be a text or a list of texts"),
+        ({"targets": []}, "the target list is empty"),
+        ({"labels": {"": "x"}}, "label ''"),
+        ({"labels": {"a": "b\x00"}}, "cannot be printed"),
+        (
+            {"advanced_configuration": {"tpu_trace_mod": "TRACE_ONLY_XLA"}},
+            "did you mean 'tpu_trace_mode'?",
+        ),
+        ({"advanced_configuration": {"tpu_perf_counters": 1}}, "must be true or false"),
+        ({"advanced_configuration": {"max_trace_buffers": True}}, "must be a whole number"),
+        ({"advanced_configuration": {"max_trace_buffers": 2**63}}, "64 bits"),
+        ({"advanced_configuration": {"tpu_trace_mode": 3}}, "must be a text"),
+    ],
+)
+def test_a_wrong_field_is_one_line_that_says_what_it_may_be(
+    fields: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(RequestError) as caught:
+        parse_request({"targets": "w0:9999"} | fields)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.http_status == 422
+
+
+def test_a_request_survives_its_json() -> None:
+    request = parse_request(
+        {
+            "targets": ["w[0-1]:9999", "x:1, y:2"],
+            "quorum": "50%",
+            "advanced_configuration": {"tpu_perf_counters": True, "max_trace_buffers": 7},
+            "labels": {"run": "llm-7b"},
+        }
+    )
+    assert CaptureRequest.model_validate_json(request.model_dump_json()) == request
+    assert len(request.parsed_targets()) == 4
+
+
+def test_every_advanced_option_can_be_typed_on_a_command_line() -> None:
+    typed = {bool: ("yes", True), int: ("0x10", 16), str: ("abc", "abc")}
+    for key, kind in ADVANCED_OPTIONS.items():
+        text, expected = typed[kind]
+        assert from_text(key, text) == expected
+    with pytest.raises(ValueError, match="whole number"):
+        from_text("max_trace_buffers", "many")
+    with pytest.raises(ValueError, match="true or false"):
+        from_text("tpu_perf_counters", "maybe")
