@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -19,6 +19,8 @@ from podscope_protos import methods
 from podscope_protos.v1 import profiler_service_pb2 as wire
 
 Handler = Callable[[bytes, "grpc.aio.ServicerContext[bytes, bytes]"], Awaitable[bytes]]
+
+_Request = TypeVar("_Request", wire.ProfileRequest, wire.TerminateRequest)
 
 _REMEMBERED_TERMINATIONS: Final = 1024
 _RUNNING: Final = "A profiling session is already running."
@@ -54,10 +56,7 @@ class HostProfiler:
 
     async def profile(self, raw: bytes, context: "grpc.aio.ServicerContext[bytes, bytes]") -> bytes:
         """Capture for the requested time and answer with the trace, or write it."""
-        try:
-            request = wire.ProfileRequest.FromString(raw)
-        except DecodeError:
-            await _abort(context, grpc.StatusCode.INTERNAL, "Failed to parse the request.")
+        request = await _parsed(wire.ProfileRequest, raw, context)
         fault = self._fault.kind if self._fault is not None else None
         if fault == "hang":
             await asyncio.Event().wait()
@@ -87,9 +86,8 @@ class HostProfiler:
         self, raw: bytes, context: "grpc.aio.ServicerContext[bytes, bytes]"
     ) -> bytes:
         """End the capture of a session, now or when it begins."""
-        del context
-        session = wire.TerminateRequest.FromString(raw).session_id
-        self._terminated[session] = None
+        request = await _parsed(wire.TerminateRequest, raw, context)
+        self._terminated[request.session_id] = None
         while len(self._terminated) > _REMEMBERED_TERMINATIONS:
             del self._terminated[next(iter(self._terminated))]
         self._termination.set()
@@ -108,7 +106,7 @@ class HostProfiler:
             await _abort(context, grpc.StatusCode.ALREADY_EXISTS, _RUNNING)
         if self._is_capturing:
             await _abort(context, grpc.StatusCode.INTERNAL, methods.BUSY_DETAILS)
-        options = _trace_options(wire.ProfileRequest.FromString(raw).opts)
+        options = _trace_options((await _parsed(wire.ProfileRequest, raw, context)).opts)
         self._continuous = (time.time_ns(), options)
         return b""
 
@@ -207,6 +205,15 @@ def corrupted(xspace: bytes) -> bytes:
     return xspace[: max(1, len(xspace) // 3)]
 
 
+async def _parsed(
+    kind: type[_Request], raw: bytes, context: "grpc.aio.ServicerContext[bytes, bytes]"
+) -> _Request:
+    try:
+        return kind.FromString(raw)
+    except DecodeError:
+        await _abort(context, grpc.StatusCode.INTERNAL, "Failed to parse the request.")
+
+
 async def _abort(
     context: "grpc.aio.ServicerContext[bytes, bytes]", code: grpc.StatusCode, details: str
 ) -> NoReturn:
@@ -234,8 +241,11 @@ def _trace_options(options: wire.ProfileOptions) -> TraceOptions:
 
 def _write_file(request: wire.ProfileRequest, xspace: bytes) -> None:
     stem = request.opts.override_hostname or request.host_name
-    if "://" in request.repository_root:
+    session = request.session_id
+    if "://" in request.repository_root or "\0" in stem + session + request.repository_root:
         raise FileNotFoundError(2, "No such file or directory", request.repository_root)
-    folder = Path(request.repository_root) / request.session_id
+    if session in {".", ".."} or "/" in session:
+        raise PermissionError(1, "a session is one folder", session)
+    folder = Path(request.repository_root) / session
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{stem.replace(':', '_')}.xplane.pb").write_bytes(xspace)

@@ -152,6 +152,30 @@ def test_an_unwritable_root_is_an_internal_error() -> None:
     with_pod(check)
 
 
+@pytest.mark.parametrize("session", ["..", "/etc", "a/../../b"])
+def test_a_session_that_is_no_single_folder_is_refused(session: str, tmp_path: Path) -> None:
+    async def check(addresses: list[str], server: PodServer) -> None:
+        del server
+        root = str(tmp_path / "root")
+        message = request(emit_xspace=False, repository_root=root, session_id=session)
+        code, details = await status_of(profile(addresses[0], message))
+        assert (code, details) == (grpc.StatusCode.INTERNAL, f"{session}; a session is one folder")
+
+    with_pod(check)
+    assert not list(tmp_path.iterdir())
+
+
+def test_bytes_that_are_no_request_are_an_internal_error() -> None:
+    async def check(addresses: list[str], server: PodServer) -> None:
+        del server
+        for method in (methods.PROFILE, methods.TERMINATE, methods.START_CONTINUOUS_PROFILING):
+            code, _ = await status_of(call(addresses[0], method, b"\xff\xff\xff"))
+            assert code == grpc.StatusCode.INTERNAL
+        assert (await profile(addresses[0], request())).xspace
+
+    with_pod(check)
+
+
 def test_terminate_ends_a_running_capture_with_its_data() -> None:
     async def check(addresses: list[str], server: PodServer) -> None:
         del server
