@@ -8,6 +8,7 @@ from typing import Literal
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.errors import ParameterError, UnknownToolError
 from podscope_analyzers.result import Scope, ToolResult
+from podscope_analyzers.tools import framework_op_stats, kernel_stats
 
 ToolScope = Literal["host", "all_hosts", "both"]
 Analyze = Callable[[CaptureStats, Scope, Mapping[str, str]], ToolResult]
@@ -38,7 +39,25 @@ class Tool:
     keeps_incomplete_steps: bool = False
 
 
-_ROWS: tuple[Tool, ...] = ()
+_ROWS: tuple[Tool, ...] = (
+    Tool(
+        framework_op_stats.NAME,
+        "Framework operations",
+        "both",
+        framework_op_stats.VERSION,
+        framework_op_stats.analyze,
+        framework_op_stats.xprof_json,
+    ),
+    Tool(
+        kernel_stats.NAME,
+        "GPU kernels",
+        "both",
+        kernel_stats.VERSION,
+        kernel_stats.analyze,
+        kernel_stats.xprof_json,
+        keeps_incomplete_steps=True,
+    ),
+)
 
 TOOLS: dict[str, Tool] = {tool.name: tool for tool in _ROWS}
 
