@@ -3,7 +3,7 @@
 import numpy as np
 
 from podscope_analyzers.kernels.compiled import kernel
-from podscope_analyzers.kernels.spans import Int64s, check_lengths, writable_int64s
+from podscope_analyzers.kernels.spans import Bools, Int64s, check_lengths, writable_int64s
 
 
 @kernel("void(i8[::1], i8[::1], i8[::1], i8[::1], i8[::1])")
@@ -56,3 +56,49 @@ def overlap_by_offset(begin: Int64s, end: Int64s, other_begin: Int64s, other_end
         overlap,
     )
     return overlap
+
+
+@kernel("void(i8[::1], i8[::1], i8, i8[::1], i8[::1], i8[:, ::1], b1[:, ::1], i8[::1])")
+def sweep_steps(
+    keys: Int64s,
+    offsets: Int64s,
+    base: int,
+    begin: Int64s,
+    end: Int64s,
+    time_ps: Int64s,
+    present: Bools,
+    total_ps: Int64s,
+) -> None:
+    """Gives every moment of each step to the highest type that is active.
+
+    Args:
+        keys: Boundaries of events, sorted within each step: the time from ``base`` times 64,
+            plus 32 for a start, plus 31 less the type.
+        offsets: Step s has the keys ``offsets[s]`` to ``offsets[s + 1]``.
+        base: Picoseconds.
+        begin: Of every step, shape (s,).
+        end: Of every step, shape (s,).
+        time_ps: Filled: time of each type within the step, shape (s, 32).
+        present: Filled: types that were the highest at some moment, shape (s, 32).
+        total_ps: Filled: time of each type over all steps, not cut to them, shape (32,).
+    """
+    for s in range(begin.size):
+        active = np.zeros(32, np.int64)
+        highest = 0
+        for i in range(offsets[s], offsets[s + 1] - 1):
+            kind = 31 - (keys[i] & 31)
+            if keys[i] & 32:
+                active[kind] += 1
+                if kind > highest:
+                    highest = kind
+            else:
+                active[kind] -= 1
+                while highest > 0 and active[highest] == 0:
+                    highest -= 1
+            low = base + (keys[i] >> 6)
+            high = base + (keys[i + 1] >> 6)
+            total_ps[highest] += high - low
+            present[s, highest] = True
+            shared = min(high, end[s]) - max(low, begin[s])
+            if shared > 0:
+                time_ps[s, highest] += shared

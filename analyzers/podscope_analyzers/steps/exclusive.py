@@ -1,0 +1,82 @@
+"""Time of a step by what it went into, each moment counted once."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podscope_analyzers.kernels.steps import sweep_steps
+from podscope_analyzers.steps.database import Bools, Int64s
+from podscope_analyzers.steps.event_types import EVENT_TYPES
+from podscope_analyzers.steps.events import StepEvents
+
+_TYPES: Final = len(EVENT_TYPES)
+_KEY_BITS: Final = 6
+# Times further apart than this do not fit a key beside kind and type: they are ranked instead.
+_LONGEST_PS: Final = 1 << (62 - _KEY_BITS)
+
+
+@dataclass(frozen=True)
+class ExclusiveTimes:
+    """Times of s steps by event type.
+
+    Attributes:
+        time_ps: Within the step, shape (s, types).
+        present: Whether the type was the highest at some moment, shape (s, types).
+        total_ps: Over all steps, not cut to them, shape (types,).
+    """
+
+    time_ps: Int64s
+    present: Bools
+    total_ps: Int64s
+
+
+def exclusive_times(
+    events: StepEvents, steps: Int64s, begin_ps: Int64s, duration_ps: Int64s
+) -> ExclusiveTimes:
+    """Give every moment of each step to the event of the highest priority then active.
+
+    Args:
+        events: Of a host.
+        steps: Ids of the steps, ascending, shape (s,).
+        begin_ps: Of every step, shape (s,).
+        duration_ps: Of every step, shape (s,).
+    """
+    count = len(events.event_step)
+    time_ps = np.zeros((len(steps), 32), np.int64)
+    present = np.zeros((len(steps), 32), np.bool_)
+    total_ps = np.zeros(32, np.int64)
+    if count and len(steps):
+        order = np.argsort(events.event_step, kind="stable")
+        base = int(events.event_begin_ps.min())
+        if int(events.event_end_ps.max()) - base >= _LONGEST_PS:
+            problem = "events of a step are more than 20 hours apart"
+            raise ValueError(problem)
+        keys = np.empty(2 * count, np.int64)
+        low = 31 - events.event_type[order].astype(np.int64)
+        keys[0::2] = ((events.event_begin_ps[order] - base) << _KEY_BITS) + 32 + low
+        keys[1::2] = ((events.event_end_ps[order] - base) << _KEY_BITS) + low
+        ordered_steps = events.event_step[order]
+        low_rows = np.searchsorted(ordered_steps, steps)
+        offsets = 2 * np.append(low_rows, count).astype(np.int64)
+        for at in range(len(steps)):
+            keys[offsets[at] : offsets[at + 1]].sort()
+        sweep_steps(
+            keys,
+            offsets,
+            base,
+            begin_ps,
+            begin_ps + duration_ps,
+            time_ps,
+            present,
+            total_ps,
+        )
+    return ExclusiveTimes(
+        time_ps[:, :_TYPES].copy(), present[:, :_TYPES].copy(), total_ps[:_TYPES].copy()
+    )
+
+
+def event_type_counts(events: StepEvents) -> NDArray[np.int64]:
+    """How many events there are of every type, shape (types,)."""
+    return np.bincount(events.event_type, minlength=_TYPES)
