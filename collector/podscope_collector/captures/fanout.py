@@ -13,6 +13,7 @@ import grpc
 import structlog
 
 from podscope_collector.captures.admission import ByteBudget, Reservation, StartLine
+from podscope_collector.captures.descriptors import affordable_width
 from podscope_collector.captures.keeping import Keeper, Kept
 from podscope_collector.captures.outcome import CaptureOutcome, HostUpdate
 from podscope_collector.captures.quorum import decide
@@ -122,12 +123,11 @@ class _Flight:
         self.on_update = on_update
         self.limits = limits
         self.keeper = keeper
-        self.width = asyncio.Semaphore(limits.width)
+        width = affordable_width(min(count, limits.width))
+        self.width = asyncio.Semaphore(width)
         self.budget = ByteBudget(limits.byte_budget)
         at_once = max(1, limits.byte_budget // limits.expected_host_bytes)
-        self.start_line = StartLine(
-            min(count, limits.width, at_once), limits.start_patience_s, request.delay_ms
-        )
+        self.start_line = StartLine(min(width, at_once), limits.start_patience_s, request.delay_ms)
         whole_ms = request.delay_ms + request.duration_ms + request.timeout_ms
         # No attempt begins later than this; one that has begun has its own deadline.
         self.last_start = monotonic() + whole_ms / 1000
