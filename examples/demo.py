@@ -28,6 +28,7 @@ from rich.table import Table
 EXAMPLES = Path(__file__).resolve().parent
 SLOW_PROCESS = 2
 SLOW_SIMULATED_HOST = 5
+TOP_OPS = 10
 PODSCOPE = [sys.executable, "-m", "podscope"]
 
 console = Console(highlight=False)
@@ -274,9 +275,64 @@ def report(service: Service, state: dict[str, Any]) -> bool:
     return is_whole
 
 
+def rows_of(table: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rows of a result's table as dictionaries by column id."""
+    names = [column["id"] for column in table["columns"]]
+    return [dict(zip(names, row, strict=True)) for row in table["rows"]]
+
+
 def print_findings(service: Service, identifier: str) -> None:
     """Print step times, the slow host and the top ops."""
-    raise NotImplementedError
+    pod = service.get(f"/captures/{identifier}/tools/pod_viewer")["result"]
+    ops = service.get(f"/captures/{identifier}/tools/framework_op_stats")["result"]
+    console.print(step_table(rows_of(pod["hosts"])))
+    console.print()
+    verdict = pod["straggler"]
+    if verdict["host"] is None:
+        console.print(f"No slow host: {verdict['verdict'].replace('_', ' ')}.")
+    for late in verdict["stragglers"]:
+        console.print(
+            f"[bold yellow]Slow host: {late['host']}[/] is {late['lateness_us'] / 1000:.1f} ms late "
+            f"in a typical step ({late['lateness_ratio']:.0%} of it), because of its {late['cause']}."
+        )
+        for evidence in late["evidence"]:
+            console.print(f"  {evidence}")
+    console.print()
+    console.print(op_table(rows_of(ops["without_idle"])[:TOP_OPS]))
+
+
+def step_table(hosts: Sequence[dict[str, Any]]) -> Table:
+    """Step times of every host: own work, and waiting for the others."""
+    table = Table(title="Steps (medians, ms)", title_justify="left", box=None, pad_edge=False)
+    table.add_column("host")
+    for name in ("steps", "step time", "own work", "waiting", "compute", "input"):
+        table.add_column(name, justify="right")
+    columns = ("step_time_us", "own_work_us", "waiting_us", "compute_us", "input_us")
+    for host in hosts:
+        times = ["" if host[c] is None else f"{host[c] / 1000:.2f}" for c in columns]
+        style = "bold yellow" if host["is_straggler"] else ""
+        table.add_row(host["host"], str(host["step_count"]), *times, style=style)
+    return table
+
+
+def op_table(ops: Sequence[dict[str, Any]]) -> Table:
+    """The ops that take most of the time."""
+    table = Table(title="Top ops", title_justify="left", box=None, pad_edge=False)
+    for name in ("where", "operation", "type"):
+        table.add_column(name, overflow="ellipsis", no_wrap=True, max_width=48)
+    for name in ("count", "self time ms", "share"):
+        table.add_column(name, justify="right")
+    for op in ops:
+        share = op["device_total_self_time_ratio"] or op["host_total_self_time_ratio"] or 0
+        table.add_row(
+            op["host_or_device"],
+            op["operation"],
+            op["type"],
+            f"{op['occurrences']:,}",
+            f"{op['total_self_time_us'] / 1000:.2f}",
+            f"{share:.1%}",
+        )
+    return table
 
 
 def fail(message: str) -> NoReturn:
