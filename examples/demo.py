@@ -291,9 +291,11 @@ def print_findings(service: Service, identifier: str) -> None:
     if verdict["host"] is None:
         console.print(f"No slow host: {verdict['verdict'].replace('_', ' ')}.")
     for late in verdict["stragglers"]:
+        late_ms = late["lateness_us"] / 1000
+        share = f"{late['lateness_ratio']:.0%}"
         console.print(
-            f"[bold yellow]Slow host: {late['host']}[/] is {late['lateness_us'] / 1000:.1f} ms late "
-            f"in a typical step ({late['lateness_ratio']:.0%} of it), because of its {late['cause']}."
+            f"[bold yellow]Slow host: {late['host']}[/] is {late_ms:.1f} ms late in a typical "
+            f"step ({share} of it), because of its {late['cause']}."
         )
         for evidence in late["evidence"]:
             console.print(f"  {evidence}")
