@@ -4,6 +4,7 @@ import numpy as np
 
 from podscope_analyzers.grouping.event_types import NodeType
 from podscope_analyzers.grouping.forest import ForestBuilder, types_of_rows
+from podscope_analyzers.grouping.framework import derive_framework_ops
 from podscope_analyzers.grouping.gpu import derive_steps
 from podscope_analyzers.grouping.groups import Groups, eager_nodes, group_forest
 from podscope_analyzers.grouping.threadpool import add_regions
@@ -50,6 +51,8 @@ def prepare(space: XSpace, *, derive_lines: bool = True) -> PreparedSpace:
         for plane in prepared.planes:
             if is_gpu(plane.name):
                 derive_steps(plane)
+            elif is_tensor_core(plane.name):
+                derive_framework_ops(plane)
     return prepared
 
 

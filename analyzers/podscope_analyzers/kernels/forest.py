@@ -245,3 +245,37 @@ def spread_below(parent: Int32s, own: Bools, source: Bools, below: Bools) -> Non
     for i in range(parent.size):
         p = parent[i]
         below[i] = own[i] or (p >= 0 and (below[p] or source[p]))
+
+
+@kernel("i8(i4[::1], i8[::1], i8[::1], i8[::1], i4[::1])")
+def merge_runs(code: Int32s, group: Int64s, start: Int64s, end: Int64s, run: Int32s) -> int:
+    """Numbers runs of events that a derived line shows as one; all arrays (n,).
+
+    Consecutive events of one code and group are one; those without a group only while the gap
+    before the next is at most twice as long as the run so far.
+
+    Args:
+        code: What the events are.
+        group: -1 for none.
+        start: Ascending.
+        end: Of every event.
+        run: Filled, ascending from 0.
+
+    Returns:
+        How many runs.
+    """
+    count = 0
+    run_start = np.int64(0)
+    run_end = np.int64(0)
+    for i in range(code.size):
+        joins = i > 0 and code[i] == code[i - 1] and group[i] == group[i - 1]
+        if joins and group[i] < 0:
+            joins = run_end + 2 * (run_end - run_start) >= start[i]
+        if joins:
+            run_end = max(run_end, end[i])
+        else:
+            count += 1
+            run_start = start[i]
+            run_end = end[i]
+        run[i] = count - 1
+    return count
