@@ -41,6 +41,13 @@ class Payloads(Protocol):
             A code per handle, shape (n,), and the distinct payloads, one per code.
         """
 
+    def number(self, ids: Int64s) -> tuple[Int32s, list[int]]:
+        """Equal ids numbered from 0 in order of appearance.
+
+        Returns:
+            A code per id, shape (n,), and the distinct ids, one per code.
+        """
+
 
 def unpack_gzip(packed: bytes, limit: int) -> bytes:
     """The bytes that a gzip stat value holds.
@@ -125,19 +132,19 @@ class StatColumn:
         """
         codes = np.full(self.kind.shape, -1, dtype=np.int32)
         table: dict[str, int] = {}
-        for kind in np.unique(self.kind):
-            if kind == ABSENT:
-                continue
+        for kind in range(DOUBLE, GZIP + 1):
             where = np.flatnonzero(self.kind == kind)
-            local, texts = self._texts(int(kind), self.raw[where])
+            if not where.size:
+                continue
+            local, texts = self._texts(kind, self.raw[where])
             renumbered = [table.setdefault(text, len(table)) for text in texts]
             codes[where] = np.asarray(renumbered, dtype=np.int32)[local]
         return codes, list(table)
 
     def _texts(self, kind: int, raw: Int64s) -> tuple[Int32s, list[str]]:
         if kind == REF:
-            ids, inverse = np.unique(raw, return_inverse=True)
-            return inverse.astype(np.int32), [self._names.get(int(i), "") for i in ids]
+            codes, ids = self._payloads.number(raw)
+            return codes, [self._names.get(i, "") for i in ids]
         if kind in (STRING, GZIP):
             codes, payloads = self._payloads.factorise(raw)
             if kind == GZIP:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from podscope_analyzers.kernels import wire as kernels
-from podscope_analyzers.kernels.factorise import SEED, number_texts
+from podscope_analyzers.kernels.factorise import SEED, factorise, number_texts
 from podscope_analyzers.xspace.columns import Int32s, Int64s
 from podscope_analyzers.xspace.wire import DecodedLine, LineRequest, Span, WireError, too_many, walk
 
@@ -56,6 +56,11 @@ class BufferPayloads:
         hashes = np.empty(handles.shape, np.uint64)
         count = number_texts(self._buffer, handles, SEED, codes, distinct, hashes)
         return codes, [self.value(handle) for handle in distinct[:count].tolist()]
+
+    def number(self, ids: Int64s) -> tuple[Int32s, list[int]]:
+        """Equal ids numbered from 0 in order of appearance."""
+        codes, distinct = factorise(ids)
+        return codes, distinct.tolist()
 
 
 class CompiledWire:

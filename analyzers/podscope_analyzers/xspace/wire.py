@@ -173,6 +173,14 @@ class ListPayloads:
         codes = [table.setdefault(self._values[h], len(table)) for h in handles.tolist()]
         return np.asarray(codes, dtype=np.int32), list(table)
 
+    def number(self, ids: Int64s) -> tuple[Int32s, list[int]]:
+        """Equal ids numbered from 0 in order of appearance."""
+        distinct, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        code = np.empty(order.shape, np.int32)
+        code[order] = np.arange(len(order), dtype=np.int32)
+        return code[inverse], distinct[order].tolist()
+
 
 def _signed(value: int) -> int:
     """The int64 of the same bits."""
