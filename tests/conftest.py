@@ -1,11 +1,29 @@
 """Fixtures that every kind of test shares."""
 
 import os
+import re
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
+# What a machine may lack; a laptop skips such a test with its reason, CI must not.
+_LACKING = re.compile(r"could not import|^(Skipped: )?no (PostgreSQL|Redis|Chromium|browser)\b")
 ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI, fail where a test would be skipped for want of a service or a framework."""
+    report = yield
+    if report.skipped and os.environ.get("CI") and call.excinfo is not None:
+        reason = str(call.excinfo.value)
+        if _LACKING.search(reason):
+            report.outcome = "failed"
+            report.longrepr = f"{item.nodeid} needs what CI must have: {reason}"
+    return report
 
 
 def _reference_dir() -> Path | None:
