@@ -35,36 +35,52 @@ def shape_text(program: Program, array: Array) -> str:
 
 
 def op_text(program: Program, op: Op) -> str:
-    """The expression of an op, which is what the TPU's tracer uses as its name."""
+    """The expression of an op as XLA prints it, which is what the TPU's tracer uses as its name."""
     results = [shape_text(program, output) for output in op.outputs]
-    if op.kind == "infeed":
-        return f"%{op.name} = ({results[0]}, token[]) infeed(token[] %after-all)"
-    if op.kind == "while":
-        return f"%{op.name} = (s32[]) while(%loop_state), condition=%condition, body=%body"
-    if op.kind == "copy-start":
-        results = [results[0], results[0], "u32[]"]
-    result = results[0] if len(results) == 1 else f"({', '.join(results)})"
-    operands = ", ".join(
+    operands = [
         f"{shape_text(program, shape)} %{name}"
         for name, shape in zip(op.operands, op.operand_shapes, strict=True)
-    )
+    ]
+    if op.kind == "infeed":
+        results.append("token[]")
+        operands = ["token[] %after-all"]
+    elif op.kind == "copy-start":
+        results = [*results * 2, "u32[]"]
+    elif op.kind == "while":
+        weights = [shape_text(program, shape) for shape in program.weights]
+        results = ["s32[]", shape_text(program, program.activation), *weights, *weights]
+        operands = [f"({_comma_list(results)}) %loop_state"]
+    result = results[0] if len(results) == 1 else f"({_comma_list(results)})"
     opcode = _opcode(op)
-    text = f"%{op.name} = {result} {opcode}({operands})"
+    text = f"%{op.name} = {result} {opcode}({_comma_list(operands)})"
     if opcode == "fusion":
         text += f", kind={_fusion_kind(program, op)}, calls=%fused_computation.{op.symbol_id}"
-    if op.kind == "all-reduce":
-        text += f", channel_id={_channel(op)}, use_global_device_ids=true, to_apply=%add_reducer"
+    elif op.kind == "while":
+        text += ", condition=%condition, body=%body"
+    elif op.kind == "all-reduce":
+        text += f", channel_id={_channel(op)}, replica_groups={_groups_text(program)}"
+        text += ", to_apply=%add_reducer"
     return text
 
 
-def hlo_proto(program: Program, replicas: int) -> hlo_pb2.HloProto:
-    """The module with its schedule and buffer assignment.
+def _comma_list(items: Sequence[str]) -> str:
+    """Items joined as XLA joins them: every fifth is numbered."""
+    numbered = (
+        f"/*index={i}*/{item}" if i and i % 5 == 0 else item for i, item in enumerate(items)
+    )
+    return ", ".join(numbered)
 
-    Args:
-        program: What was compiled.
-        replicas: Devices that take part in the all-reduce.
-    """
-    return _ModuleBuilder(program, replicas).build()
+
+def _groups_text(program: Program) -> str:
+    if program.replicas > MAX_LISTED_REPLICAS:
+        return "{}"
+    members = ",".join(str(i) for i in range(program.replicas))
+    return f"{{{{{members}}}}}, use_global_device_ids=true"
+
+
+def hlo_proto(program: Program) -> hlo_pb2.HloProto:
+    """The module with its schedule and buffer assignment."""
+    return _ModuleBuilder(program).build()
 
 
 def _opcode(op: Op) -> str:
@@ -138,9 +154,8 @@ class _Computation:
 
 
 class _ModuleBuilder:
-    def __init__(self, program: Program, replicas: int) -> None:
+    def __init__(self, program: Program) -> None:
         self._program = program
-        self._replicas = replicas
         self._computations: list[_Computation] = []
         self._frames: dict[int, int] = {}
         self._reducer = self._new("add_reducer")
@@ -308,10 +323,10 @@ class _ModuleBuilder:
         if op.kind == "all-reduce":
             instruction.called_computation_ids.append(self._reducer.proto.id)
             instruction.channel_id = _channel(op)
-            if self._replicas <= MAX_LISTED_REPLICAS:
+            if self._program.replicas <= MAX_LISTED_REPLICAS:
                 instruction.use_global_device_ids = True
                 instruction.collective_device_list.replica_groups.add(
-                    replica_ids=range(self._replicas)
+                    replica_ids=range(self._program.replicas)
                 )
 
     def _describe(self, instruction: hlo_pb2.HloInstructionProto, op: Op) -> None:

@@ -110,7 +110,8 @@ class Pod:
             steps = self.steps or UNLIMITED_PERIOD
             per_op = {"tpu": 1, "gpu": 2, "cpu": 2}[self.kind.family]
             executions = max(1, self.events // (steps * self.kind.cores_per_host * per_op))
-        return Program(self.kind, choose_size(self.kind, executions))
+        replicas = self.hosts * self.kind.cores_per_host
+        return Program(self.kind, choose_size(self.kind, executions), replicas)
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -145,8 +146,7 @@ class Pod:
     @cached_property
     def hlo(self) -> bytes:
         """The serialised HLO proto of the program."""
-        proto = hlo_proto(self.program, self.hosts * self.kind.cores_per_host)
-        return proto.SerializeToString(deterministic=True)
+        return hlo_proto(self.program).SerializeToString(deterministic=True)
 
     def step_start_ns(self, step: int) -> int:
         """Unix time at which a step starts, rounded down."""

@@ -163,6 +163,7 @@ class Program:
     Attributes:
         device: What it was compiled for.
         size: How large it is.
+        replicas: Devices that take part in the all-reduces.
         element_bytes: Bytes of one element (2: bfloat16; 4 on a CPU).
         lead: An op that runs before the input is there (GPU), or None.
         prologue: Ops before the loop.
@@ -172,9 +173,10 @@ class Program:
         epilogue: The optimizer's ops.
     """
 
-    def __init__(self, device: Device, size: Size) -> None:
+    def __init__(self, device: Device, size: Size, replicas: int = 1) -> None:
         self.device = device
         self.size = size
+        self.replicas = replicas
         self.element_bytes = 4 if device.family == "cpu" else 2
         self._symbol = 0
         self._names: dict[str, int] = {}

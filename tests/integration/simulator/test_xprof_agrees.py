@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from podscope_agent.simulator import Pod, ServedHost, planted_truth, session_name, write_pod
+from podscope_agent.simulator.hlo import op_text
 
 pytestmark = pytest.mark.interop
 
@@ -17,7 +18,7 @@ Report = Callable[..., Any]
 PODS = {
     "tpu-v5e": Pod("tpu-v5e", hosts=3, steps=7, slow_host=1, input_bound=0.2),
     "tpu-v6e": Pod("tpu-v6e", hosts=2, steps=4, seed=3),
-    "gpu-h100": Pod("gpu-h100", hosts=2, steps=4, slow_host=0, input_bound=0.1),
+    "gpu-h100": Pod("gpu-h100", hosts=2, steps=4, slow_host=0, input_bound=0.1, events=9_000),
     "cpu": Pod("cpu", hosts=3, steps=5, slow_host=2, input_bound=0.3),
 }
 DEVICE_COMPUTE, COLLECTIVES, HOST_COMPUTE, INPUT, OTHERS = "1", "3", "4", "6", "9"
@@ -179,6 +180,18 @@ def test_self_times_and_flops_per_category_are_the_planted_ones(
     for op in program["ops"]:
         if op["name"] in counts:
             assert counts[op["name"]] == op["executions_per_step"] * executed
+
+
+def test_operations_are_written_as_xla_prints_them(pod: Pod, report: Report) -> None:
+    """XProf prints a GPU's expressions from the HLO proto: ours must be the same text."""
+    if pod.kind.family != "gpu":
+        pytest.skip("elsewhere the tracer's own text is shown")
+    shown = {r["hlo_op_name"]: r["hlo_op_expression"] for r in rows(report("hlo_stats"))}
+    shown.pop("IDLE", None)
+    # The loop has no kernel of its own.
+    ops = [op for op in pod.program.ops if op.kind != "while"]
+    assert shown == {op.name: op_text(pod.program, op) for op in ops}
+    assert any("/*index=5*/" in text for text in shown.values())
 
 
 def test_the_framework_operations_of_all_hosts_add_up(
