@@ -67,7 +67,8 @@ class Storage:
     Args:
         root: A local folder (made when it is first written to), ``s3://bucket/prefix`` or
             ``gs://bucket/prefix`` with the usual credentials of that cloud.
-        options: Passed on to the store, e.g. ``endpoint`` for an S3 server of one's own.
+        options: Passed on to the store. An S3 server of one's own is usually named by the
+            environment instead: ``AWS_ENDPOINT_URL``, ``AWS_ALLOW_HTTP=true``.
 
     Raises:
         RequestError: The root is no folder and no such URL.

@@ -23,7 +23,6 @@ _STYLE = {
     HostState.SKIPPED: "yellow",
     HostState.CANCELLED: "yellow",
 }
-_MIN_REFRESH_S = 0.1
 
 
 class Progress:
@@ -41,18 +40,21 @@ class Progress:
         self._hosts = {update.target: update for update in pending}
         self._window_s = (request.delay_ms + request.duration_ms) / 1000
         self._began = monotonic()
-        self._shown = 0.0
         self._live: Live | None = None
         self._plain = not quiet
         if not quiet and sys.stderr.isatty():
             self._plain = False
+            # Redrawn by the clock: a window may be long, and nothing else tells how far it is.
             self._live = Live(
-                self._table(), console=Console(stderr=True), auto_refresh=False, transient=True
+                get_renderable=self._table,
+                console=Console(stderr=True),
+                refresh_per_second=5,
+                transient=True,
             )
 
     def __enter__(self) -> Self:
         if self._live is not None:
-            self._live.start(refresh=True)
+            self._live.start()
         return self
 
     def __exit__(
@@ -73,12 +75,7 @@ class Progress:
         """Take in a change of one host."""
         before = self._hosts.get(update.target)
         self._hosts[update.target] = update
-        if self._live is not None:
-            is_last = all(host.state.is_final for host in self._hosts.values())
-            if is_last or monotonic() - self._shown > _MIN_REFRESH_S:
-                self._shown = monotonic()
-                self._live.update(self._table(), refresh=True)
-        elif self._plain and _worth_a_line(before, update):
+        if self._plain and _worth_a_line(before, update):
             seconds = monotonic() - self._began
             sys.stderr.write(f"{seconds:7.1f}s {_line(update)}\n")
             sys.stderr.flush()
@@ -105,7 +102,8 @@ class Progress:
                 Text(host.message or "", overflow="ellipsis", no_wrap=True),
             )
         elapsed = monotonic() - self._began
-        head = Text(f"{final} of {len(hosts)} hosts final, {elapsed:.1f} s")
+        window = f"window {min(elapsed, self._window_s):.1f} of {self._window_s:g} s"
+        head = Text(f"{final} of {len(hosts)} hosts final, {window}, {elapsed:.0f} s in all")
         if len(shown) < len(hosts):
             head.append(f" ({len(hosts) - len(shown)} more not shown)")
         return Group(head, ProgressBar(total=max(1, len(hosts)), completed=final, width=60), table)
