@@ -11,7 +11,7 @@ from podscope_analyzers.errors import XSpaceError
 from podscope_analyzers.xspace.limits import Limits
 
 _CHUNK: Final = 1 << 20
-_START: Final = 256
+START: Final = 256
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
@@ -55,15 +55,28 @@ def describe(start: bytes) -> str | None:
     for magic, what in _OTHERS:
         if start.startswith(magic):
             return f"this is {what}"
-    if start.startswith((b"{", b"[")) and _is_text(start):
+    if start[0] in _FIRST_BYTES:
+        return None
+    return describe_text(start) or f"no XSpace starts with the byte 0x{start[0]:02x}"
+
+
+def describe_text(start: bytes) -> str | None:
+    """What kind of text a file is; None when it is none.
+
+    A newline and a quotation mark are keys of an XSpace's fields too, so that this is asked
+    of a file that starts with one only when it could not be read.
+
+    Args:
+        start: Its first few hundred bytes.
+    """
+    if not _is_text(start):
+        return None
+    stripped = start.lstrip()
+    if stripped.startswith((b"{", b"[")):
         return "this is JSON, a trace for another viewer perhaps; give the .xplane.pb beside it"
-    if start.lstrip().startswith(b"<") and _is_text(start):
+    if stripped.startswith(b"<"):
         return "this is HTML or XML, an error page of the storage perhaps; download it again"
-    if _is_text(start):
-        return "this is a text file"
-    if start[0] not in _FIRST_BYTES:
-        return f"no XSpace starts with the byte 0x{start[0]:02x}"
-    return None
+    return "this is a text file"
 
 
 class _Reader(Protocol):
@@ -100,7 +113,7 @@ def recognise(view: memoryview, limits: Limits) -> memoryview:
     Raises:
         XSpaceError: the file is something else, which the message names.
     """
-    start = bytes(view[:_START])
+    start = bytes(view[:START])
     stream: _Reader | None = None
     if start.startswith(GZIP_MAGIC):
         stream = gzip.GzipFile(fileobj=io.BytesIO(view))
@@ -108,7 +121,7 @@ def recognise(view: memoryview, limits: Limits) -> memoryview:
         stream = _zstd_reader(io.BytesIO(view))
     if stream is not None:
         view = memoryview(_read_all(stream, limits.decompressed_bytes))
-        start = bytes(view[:_START])
+        start = bytes(view[:START])
     problem = describe(start)
     if problem is not None:
         raise XSpaceError(problem, offset=0)

@@ -6,9 +6,9 @@ from mmap import mmap
 
 import numpy as np
 
-from podscope_analyzers.errors import CompilerMissingError
+from podscope_analyzers.errors import CompilerMissingError, XSpaceError
 from podscope_analyzers.xspace.compiled import CompiledWire
-from podscope_analyzers.xspace.formats import recognise
+from podscope_analyzers.xspace.formats import START, describe_text, recognise
 from podscope_analyzers.xspace.limits import DEFAULT_LIMITS, Limits
 from podscope_analyzers.xspace.space import XSpace
 from podscope_analyzers.xspace.wire import PortableWire, Wire
@@ -36,7 +36,13 @@ def open_xspace(buffer: bytes | memoryview | mmap, limits: Limits = DEFAULT_LIMI
         CompilerMissingError: there is no numba, and the file is too large to do without.
     """
     view = recognise(memoryview(buffer).cast("B"), limits)
-    return XSpace(_wire(view, limits), len(view), limits)
+    try:
+        return XSpace(_wire(view, limits), len(view), limits)
+    except XSpaceError as error:
+        problem = describe_text(bytes(view[:START]))
+        if problem is None:
+            raise
+        raise XSpaceError(problem, offset=0) from error
 
 
 @dataclass(frozen=True)

@@ -258,6 +258,8 @@ def _zip() -> bytes:
         (json.dumps({"traceEvents": []}).encode(), "JSON"),
         (gzip.compress(json.dumps({"traceEvents": []}).encode()), "JSON"),
         (b"\n<html><body>503</body></html>", "HTML"),
+        (b'\n{"traceEvents": []}', "JSON"),
+        (b'"name","duration"\n"step",3\n', "text file"),
         (_zip(), "zip archive"),
         (b"\x89PNG\r\n\x1a\n" + bytes(60), "PNG"),
         (b"\x83\xaf\x70\xd1\x0d\x88\x4a\x3f" + bytes(56), "Riegeli"),
@@ -271,6 +273,12 @@ def _zip() -> bytes:
 def test_a_file_of_another_kind_is_named(content: bytes, what: str) -> None:
     with pytest.raises(XSpaceError, match=what):
         open_xspace(content)
+
+
+def test_a_space_whose_bytes_are_all_letters_is_no_text_file() -> None:
+    raw = xplane_pb2.XSpace(hostnames=["host-00001"]).SerializeToString()
+    assert raw.decode().replace("\n", "").isprintable()
+    assert open_xspace(raw).hostnames == ("host-00001",)
 
 
 def test_a_file_whose_bytes_were_replaced_in_text_mode_is_refused() -> None:
