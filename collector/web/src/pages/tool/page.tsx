@@ -11,6 +11,9 @@ import { hostName } from "../../api/types";
 import { ofTotal } from "../../format/numbers";
 import { placeOf } from "../../tools/pages";
 import { parameter } from "../../url";
+import { FrameworkOpsPage } from "../framework-ops/page";
+import { OverviewPage } from "../overview/page";
+import { PodViewerPage } from "../pod-viewer/page";
 import { AnyToolPage } from "./any";
 
 export interface ToolViewProps {
@@ -20,7 +23,11 @@ export interface ToolViewProps {
   readonly result: ToolResult;
 }
 
-const VIEWS: ReadonlyMap<string, ComponentType<ToolViewProps>> = new Map<string, ComponentType<ToolViewProps>>();
+const VIEWS: ReadonlyMap<string, ComponentType<ToolViewProps>> = new Map<string, ComponentType<ToolViewProps>>([
+  ["overview_page", OverviewPage],
+  ["framework_op_stats", FrameworkOpsPage],
+  ["pod_viewer", PodViewerPage],
+]);
 
 const RETRY_MS = 2000;
 

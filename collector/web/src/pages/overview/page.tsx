@@ -1,0 +1,288 @@
+/** The overview: what bounds a step, the figures it rests on, the steps, what to do first. */
+import { useState } from "preact/hooks";
+
+import type { Reason } from "../../api/types";
+import { Bar, KeyValues, NoData, Panel, Segmented, type TileParts, Tiles, Verdict } from "../../components/basics";
+import { Icon } from "../../components/icons";
+import { StackedColumns, StackTable, WithTable } from "../../components/stacked-columns";
+import { csv, save } from "../../format/csv";
+import { columnDecimals, count, duration, fixed, flops, percent, plural, signed, text } from "../../format/numbers";
+import { type CategoryShare, advice, categoryShares, overviewSteps, topOps } from "../../tools/overview";
+import { deviation, mean, type StepTable } from "../../tools/steps";
+import { lateHosts } from "../../tools/pod";
+import { fieldsOf, numberOf, textOf } from "../../tools/tables";
+import { placeOf, toolPath } from "../../tools/pages";
+import { href, parameter, setQuery } from "../../url";
+import type { ToolViewProps } from "../tool/page";
+import { InferencePanel } from "./inference";
+import { PerHost } from "./per-host";
+
+/** From this share on a part is said to bound the step. */
+const BOUND_RATIO = 0.2;
+const BOUND_WORDS: Readonly<Record<string, string>> = {
+  compute: "Compute bound.",
+  d2d: "Bound by copies between devices.",
+  collective: "Collectives bound.",
+  host: "Host bound.",
+  launch: "Launch bound.",
+  input: "Input bound.",
+  output: "Output bound.",
+  compile: "Compilation in every step.",
+  other: "Much of the step is neither compute nor input.",
+  idle: "The devices are idle for much of the step.",
+};
+
+function useVerdict(props: ToolViewProps, steps: StepTable, shares: readonly CategoryShare[]) {
+  const { capture, result } = props;
+  const stepMs = mean(steps.rows.map((row) => row.totalMs));
+  const slow = lateHosts(result)[0]?.host ?? capture.summary?.slow_host ?? null;
+  const to = slow ? href(toolPath(capture.id, "pod_viewer"), { host: slow }) : "";
+  // What is not compute comes first: compute is where the time should go.
+  const worst = [...shares].filter((share) => share.category.id !== "compute").sort((a, b) => b.ratio - a.ratio)[0];
+  const compute = shares.find((share) => share.category.id === "compute");
+  const input = shares.find((share) => share.category.id === "input");
+  const bound = worst && worst.ratio >= BOUND_RATIO ? worst : compute;
+  const ruledOut = [
+    input && bound?.category.id !== "input" ? `Input takes ${percent(input.ratio)} of step time.` : "",
+    `${plural(steps.rows.length, "complete step")} on ${plural(result.scope.hosts.length, "host")}.`,
+  ].join(" ");
+  const clause = slow ? `${slow} holds the others back.` : bound ? (BOUND_WORDS[bound.category.id] ?? "") : "Steps measured.";
+  const sentence = (
+    <>
+      {bound ? `${percent(bound.ratio)} of each ${text(duration(stepMs))} step is ${bound.category.label.toLowerCase()}` : `A step takes ${text(duration(stepMs))}`}
+      {slow ? <>, and the hosts wait for <a href={to}>{slow}</a>.</> : "."}
+    </>
+  );
+  return { tone: slow || (bound && bound.category.id !== "compute") ? ("warn" as const) : ("ok" as const), clause, sentence, ruledOut };
+}
+
+function tilesOf(props: ToolViewProps, steps: StepTable): TileParts[] {
+  const { result, capture, tools } = props;
+  const used = fieldsOf(result.result["utilization"]);
+  const figure = (name: string): number | null => numberOf(used[name]);
+  const stepMs = numberOf(fieldsOf(result.result["step_time_ms"])["average"]) ?? (steps.rows.length > 0 ? mean(steps.rows.map((row) => row.totalMs)) : null);
+  const device = textOf(fieldsOf(result.result["run_environment"])["device_type"]) ?? "";
+  const noDevice = /^cpu$/i.test(device) ? "a CPU run has no device trace" : "the tracer does not say it";
+  const share = (label: string, name: string, absent: string, context = ""): TileParts => {
+    const value = figure(name);
+    return { label, value: value === null ? null : { value: fixed(value * 100, 1), unit: "%" }, absent, context };
+  };
+  const [rate, peak] = [figure("flops_per_second"), figure("peak_flops_per_second")];
+  const ofPeak = rate === null ? "" : peak === null ? text(flops(rate)) : `${text(flops(rate))} of ${text(flops(peak))}`;
+  const wide = figure("compute_32bit_ratio");
+  const idle = figure("device_idle_ratio");
+  const spread = deviation(steps.rows.map((row) => row.totalMs));
+  const hasPod = tools.some((tool) => tool.name === "pod_viewer");
+  return [
+    {
+      label: "Step time, mean",
+      value: stepMs === null ? null : duration(stepMs),
+      absent: "no steps",
+      context: steps.rows.length > 0 ? `σ ${text(duration(spread, 3))} over ${plural(steps.rows.length, "step")}` : "",
+      ...(hasPod ? { to: toolPath(capture.id, "pod_viewer") } : {}),
+    },
+    share("FLOPS utilisation", "flops_utilization_ratio", noDevice, ofPeak),
+    share("Device duty cycle", "duty_cycle_ratio", noDevice, idle === null ? "" : `idle ${percent(idle)}`),
+    share("HBM bandwidth", "hbm_utilization_ratio", noDevice, "of the hardware's limit"),
+    share("16-bit compute", "compute_16bit_ratio", noDevice, wide === null ? "" : `${percent(wide)} in 32-bit`),
+    share("Host idle", "host_idle_ratio", "no framework op on the hosts"),
+  ];
+}
+
+export function OverviewPage(props: ToolViewProps) {
+  const { result } = props;
+  const { steps, cut } = overviewSteps(result);
+  const shares = categoryShares(steps);
+  const verdict = useVerdict(props, steps, shares);
+  const hasSteps = steps.rows.length > 0;
+  const why: Reason | undefined = result.reasons[0];
+  return (
+    <>
+      {hasSteps ? <Verdict {...verdict} /> : <Verdict tone="info" clause={why ? why.message : "No steps in this capture."} sentence={why?.advice} />}
+      <Tiles tiles={tilesOf(props, steps)} />
+      <div class="columns">
+        <div class="stack">
+          {hasSteps ? <StepPanel steps={steps} cut={cut} shares={shares} hosts={result.scope.hosts.length} /> : <InferencePanel result={result} />}
+          <TopOps {...props} />
+        </div>
+        <div class="stack">
+          <WhatToDo {...props} />
+          <PerHost {...props} />
+          <Panel title="Run environment"><KeyValues rows={environment(props)} /></Panel>
+        </div>
+      </div>
+    </>
+  );
+}
+
+function StepPanel({ steps, cut, shares, hosts }: { steps: StepTable; cut: number; shares: readonly CategoryShare[]; hosts: number }) {
+  const [dimmed, setDimmed] = useState<string | null>(null);
+  const [isolated, setIsolated] = useState<string | null>(null);
+  const unit = parameter("unit") === "share" ? "share" : "ms";
+  const selected = parameter("step");
+  const totals = steps.rows.map((row) => row.totalMs);
+  const average = mean(totals);
+  const decimals = columnDecimals(totals);
+  const columns = steps.rows.map((row) => {
+    const scale = unit === "share" && row.totalMs > 0 ? 100 / row.totalMs : 1;
+    return {
+      key: row.step,
+      label: row.step,
+      total: row.totalMs * scale,
+      parts: new Map([...row.parts].filter(([id]) => isolated === null || id === isolated).map(([id, ms]) => [id, ms * scale])),
+    };
+  });
+  const categories = isolated === null ? steps.categories : steps.categories.filter((category) => category.id === isolated);
+  const longest = steps.rows.reduce((a, b) => (b.totalMs > a.totalMs ? b : a));
+  const odd = longest.totalMs > average + 3 * deviation(totals) && unit === "ms";
+  const unitWord = unit === "share" ? "%" : "ms";
+  const saveSteps = (): void =>
+    save("overview_page-steps.csv", csv(["step", "total_ms", ...steps.categories.map((c) => `${c.id}_ms`)], steps.rows.map((row) => [row.step, row.totalMs, ...steps.categories.map((c) => row.parts.get(c.id) ?? 0)])));
+  return (
+    <Panel
+      title="Step time by category"
+      subtitle={`${unit === "share" ? "% of the step" : "ms"}${hosts > 1 ? `, the longest of ${plural(hosts, "host")}` : ""}${cut > 0 ? `; ${plural(cut, "step")} cut by the capture's ends left out` : ""}`}
+      tools={
+        <>
+          <Segmented label="Unit" options={[["ms", "ms"], ["share", "share"]]} value={unit} onChange={(value) => setQuery({ unit: value === "share" ? "share" : null })} />
+          <button type="button" class="icon-button" aria-label="Steps as CSV" title="Steps as CSV" onClick={saveSteps}><Icon name="download" /></button>
+        </>
+      }
+    >
+      <div class="step-panel">
+        <WithTable label="step time by category" table={() => <StackTable columns={columns} categories={categories} first="Step" unit={unitWord} />}>
+          <StackedColumns
+            columns={columns}
+            categories={categories}
+            unit={unitWord}
+            sentence={`Step time by category over ${plural(steps.rows.length, "step")}, mean ${text(duration(average))}, longest ${text(duration(longest.totalMs))} in step ${longest.step}.`}
+            caption="Step number"
+            selected={selected}
+            onSelect={(key) => setQuery({ step: key === selected ? null : key })}
+            marked={odd && longest.step !== selected ? { key: longest.step, label: fixed(longest.totalMs, decimals) } : null}
+            line={unit === "ms" && isolated === null ? { value: average, label: `mean ${fixed(average, decimals)}` } : null}
+            dimmed={dimmed}
+          />
+        </WithTable>
+        <table class="legend">
+          <thead>
+            <tr>
+              <th scope="col">Category</th>
+              <th scope="col" class="num">Mean <small>ms</small></th>
+              <th scope="col" class="num">σ <small>ms</small></th>
+              <th scope="col" class="num">Share</th>
+            </tr>
+          </thead>
+          <tbody>
+            {shares.map(({ category, meanMs, deviationMs, ratio }) => (
+              <tr
+                key={category.id}
+                onPointerEnter={() => setDimmed(category.id)}
+                onPointerLeave={() => setDimmed(null)}
+                aria-selected={isolated === category.id}
+              >
+                <td>
+                  <button type="button" aria-pressed={isolated === category.id} onClick={() => setIsolated(isolated === category.id ? null : category.id)}>
+                    <i class={`swatch cat-${category.id}`} />{category.label}
+                  </button>
+                </td>
+                <td class="num" data-category={category.id}>{fixed(meanMs, decimals)}</td>
+                <td class="num quiet">{fixed(deviationMs, decimals)}</td>
+                <td class="num">{percent(ratio)}</td>
+              </tr>
+            ))}
+            <tr class="strong">
+              <td>Step time</td>
+              <td class="num" data-testid="step-mean">{fixed(average, decimals)}</td>
+              <td class="num quiet">{fixed(deviation(totals), decimals)}</td>
+              <td class="num">100%</td>
+            </tr>
+          </tbody>
+        </table>
+      </div>
+    </Panel>
+  );
+}
+
+function TopOps({ result, capture }: ToolViewProps) {
+  const ops = topOps(result);
+  const to = toolPath(capture.id, "framework_op_stats");
+  const largest = ops[0]?.selfRatio ?? 1;
+  const covered = ops.at(-1)?.cumulativeRatio;
+  const hasFlops = ops.some((op) => op.flopsPerSecond !== null && op.flopsPerSecond > 0);
+  return (
+    <Panel title={`Top ${ops.length || ""} device ops`} subtitle={covered != null ? `cover ${percent(covered)} of device time` : ""} tools={<a href={to}>Open framework ops →</a>}>
+      {ops.length === 0 ? (
+        <NoData reasons={[]} fallback="No operation ran on a device in this capture. Framework ops lists what the host did." />
+      ) : (
+        <div class="table-scroll">
+          <table class="data">
+            <thead>
+              <tr>
+                <th scope="col" class="num">#</th>
+                <th scope="col">Op</th>
+                <th scope="col">Category</th>
+                <th scope="col" class="num">Self time <small>of device time</small> ↓</th>
+                <th scope="col" class="num">Cumulative</th>
+                {hasFlops && <th scope="col" class="num">FLOP rate</th>}
+              </tr>
+            </thead>
+            <tbody>
+              {ops.map((op, i) => (
+                <tr key={`${i}-${op.name}`}>
+                  <td class="num quiet">{i + 1}</td>
+                  <td class="op-name"><a class="mono" href={href(to, { q: op.name })} title={op.name}>{op.name}</a></td>
+                  <td>{op.category}</td>
+                  <td class="num">{op.selfRatio !== null && <span class="with-bar"><Bar ratio={largest > 0 ? op.selfRatio / largest : 0} />{percent(op.selfRatio)}</span>}</td>
+                  <td class="num quiet">{op.cumulativeRatio !== null && percent(op.cumulativeRatio)}</td>
+                  {hasFlops && <td class="num">{op.flopsPerSecond ? text(flops(op.flopsPerSecond)) : <span class="quiet">no FLOPs</span>}</td>}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </Panel>
+  );
+}
+
+function WhatToDo({ result, capture, tools }: ToolViewProps) {
+  const items = advice(result);
+  const late = lateHosts(result)[0];
+  return (
+    <Panel title="What to do first">
+      <ul class="advice">
+        {items.map((item) => (
+          <li key={item.text}>
+            <p class="advice-title">
+              {item.title}
+              {item.tool === "pod_viewer" && late?.latenessMs != null && item.text.includes(late.host) && <span class="better">up to {signed(-late.latenessMs, 1)} ms</span>}
+            </p>
+            <p>
+              {item.text}{" "}
+              {item.tool !== null && tools.some((tool) => tool.name === item.tool) && <a href={toolPath(capture.id, item.tool)}>{placeOf(item.tool).title} →</a>}
+            </p>
+          </li>
+        ))}
+        {items.length === 0 && <li><p class="quiet">Nothing stands out: no late host, no part of the step that asks for a change.</p></li>}
+      </ul>
+    </Panel>
+  );
+}
+
+function environment({ result, capture }: ToolViewProps): [string, string][] {
+  const own = fieldsOf(result.result["run_environment"]);
+  const counted = (name: string): string | null => ((n) => (n === null ? null : count(n)))(numberOf(own[name]));
+  const place = fieldsOf(result.result["op_placement"]);
+  const [host, device] = [numberOf(place["host_ratio"]), numberOf(place["device_ratio"])];
+  const rows: [string, string | null][] = [
+    ["Device", textOf(own["device_type"])],
+    ["Cores", counted("device_core_count")],
+    ["Hosts, tasks", [counted("host_count"), counted("task_count")].filter((n) => n !== null).join(", ")],
+    ["Kind", own["is_training"] === true ? "training" : own["is_training"] === false ? "not known to train" : null],
+    ["Steps", counted("step_count")],
+    ["Op placement", host !== null && device !== null && host + device > 0 ? `host ${percent(host)}, device ${percent(device)}` : null],
+    ["Captured", `${capture.session}, ${text(duration(capture.duration_ms))}`],
+  ];
+  return rows.filter((row): row is [string, string] => row[1] !== null && row[1] !== "");
+}

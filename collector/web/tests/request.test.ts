@@ -1,0 +1,81 @@
+import { describe, expect, test } from "vitest";
+
+import type { Capture, Host } from "../src/api/types";
+import { quorumHosts } from "../src/pages/dialog/progress";
+import { checkForm, EMPTY_FORM, guessTargets, shellCommand, toRequest } from "../src/pages/dialog/request";
+import { phaseSpans } from "../src/pages/dialog/timeline";
+
+const addresses = (text: string): string[] => guessTargets(text).map((target) => target.address);
+const filled = { ...EMPTY_FORM, targets: "w-0:9999" };
+
+describe("targets", () => {
+  test("are split at commas and blanks and named once", () => {
+    expect(addresses("w-0:1, grpc://w-1:2/\nw-0:1")).toEqual(["w-0:1", "w-1:2"]);
+  });
+  test("open ranges and lists in every combination, keeping leading zeros", () => {
+    expect(addresses("w-[08-10].svc:9999")).toEqual(["w-08.svc:9999", "w-09.svc:9999", "w-10.svc:9999"]);
+    expect(addresses("w[0,2-3]:[91-92]")).toEqual(["w0:91", "w0:92", "w2:91", "w2:92", "w3:91", "w3:92"]);
+  });
+  test("in brackets may be IPv6 addresses", () => {
+    expect(guessTargets("[::1]:9999")).toEqual([{ address: "[::1]:9999", problem: null }]);
+  });
+  test.each(["w-0", "w-0:0", "w-0:70000", "w-[3-1]:9", ":9999"])("%s is not taken", (text) => {
+    expect(guessTargets(text)[0]?.problem).not.toBeNull();
+  });
+});
+
+describe("the form", () => {
+  test("is right as it comes, but for the targets", () => {
+    expect(Object.keys(checkForm(EMPTY_FORM))).toEqual(["targets"]);
+    expect(checkForm(filled)).toEqual({});
+  });
+  test.each([
+    ["durationMs", "0"],
+    ["durationMs", "36000000"],
+    ["durationMs", "1.5"],
+    ["attempts", "0"],
+    ["labels", "after upgrade"],
+  ] as const)("refuses %s = %s", (field, value) => {
+    expect(checkForm({ ...filled, [field]: value })).toHaveProperty(field);
+  });
+  test("refuses a quorum that is neither a number nor a share", () => {
+    expect(checkForm({ ...filled, quorumKind: "count", quorumCount: "most" })).toHaveProperty("quorumCount");
+    expect(checkForm({ ...filled, quorumKind: "count", quorumCount: "50%" })).toEqual({});
+  });
+  test("becomes the request of the API and the same shell command", () => {
+    const form = { ...filled, run: "llm-7b", labels: "team=a", quorumKind: "count" as const, quorumCount: "50%" };
+    expect(toRequest(form)).toMatchObject({ targets: "w-0:9999", duration_ms: 2000, quorum: "50%", labels: { run: "llm-7b", team: "a" } });
+    const command = shellCommand({ ...form, targets: "w-[0-1]:9999" }, "http://h").replaceAll(" \\\n ", "");
+    expect(command).toBe("podscope capture 'w-[0-1]:9999' --duration 2s --attempts 3 --quorum 50% --label team=a --label run=llm-7b --url http://h");
+  });
+});
+
+test("a quorum is a number of hosts", () => {
+  expect(quorumHosts("any", 4)).toBe(1);
+  expect(quorumHosts("all", 4)).toBe(4);
+  expect(quorumHosts("50%", 5)).toBe(3);
+  expect(quorumHosts("3", 5)).toBe(3);
+});
+
+describe("a host's way through a capture", () => {
+  const capture = { started_at: "2026-11-21T00:00:00Z", created_at: "2026-11-21T00:00:00Z", duration_ms: 2000 } as Capture;
+  const host = (part: Partial<Host>): Host => ({ target: "w:1", host: "w", state: "done", reason: null, message: null, attempts: 1, bytes: 1, started_at: "2026-11-21T00:00:00.100Z", finished_at: null, timings_ms: {}, analysis: null, ...part });
+  const at = (ms: number): Date => new Date(Date.parse("2026-11-21T00:00:00Z") + ms);
+
+  test("is its timings in order, waiting parts joined", () => {
+    const spans = phaseSpans(capture, host({ timings_ms: { storing: 5, capturing: 2000, connecting: 10, armed: 20 } }), at(9999));
+    expect(spans).toEqual([
+      { phase: "wait", fromMs: 100, toMs: 130 },
+      { phase: "trace", fromMs: 130, toMs: 2130 },
+      { phase: "store", fromMs: 2130, toMs: 2135 },
+    ]);
+  });
+  test("reaches the present while it runs", () => {
+    const spans = phaseSpans(capture, host({ state: "capturing", timings_ms: { connecting: 10 } }), at(1000));
+    expect(spans.at(-1)).toEqual({ phase: "trace", fromMs: 110, toMs: 1000 });
+  });
+  test("ends in a mark where it failed, and is empty before it starts", () => {
+    expect(phaseSpans(capture, host({ state: "failed", finished_at: "2026-11-21T00:00:01Z" }), at(5000)).at(-1)?.phase).toBe("failed");
+    expect(phaseSpans(capture, host({ state: "pending", started_at: null }), at(5000))).toEqual([]);
+  });
+});
