@@ -154,8 +154,13 @@ def tpu_capture(folder: Path, events: int) -> Path | None:
 
 def best(command: list[str], rounds: int) -> Run | None:
     """The run of least CPU of several."""
-    runs = [found for _ in range(rounds) if (found := run(command)) is not None]
-    return min(runs, key=lambda one: one.cpu) if runs else None
+    runs = []
+    for _ in range(rounds):
+        found = run(command)
+        if found is None:
+            return None
+        runs.append(found)
+    return min(runs, key=lambda one: one.cpu)
 
 
 def cold_xprof(path: Path, rounds: int) -> Run | None:
