@@ -84,9 +84,11 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Bulk deletion, the only POST that the storage makes."""
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        for key in re.findall("<Key>(.*?)</Key>", body):
+        keys = re.findall("<Key>(.*?)</Key>", body)
+        for key in keys:
             self.server.objects.pop(unescape(key), None)
-        self._answer(200, b"<DeleteResult></DeleteResult>")
+        deleted = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
+        self._answer(200, f"<DeleteResult>{deleted}</DeleteResult>".encode())
 
     def _list(self, prefix: str) -> None:
         rows, folders = [], set()
