@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Protocol
 
+from podscope_analyzers.hlo.shapes import bit_width
 from podscope_protos.v1 import hlo_pb2
 
 _DATA_FORMATTING: Final = frozenset({"transpose", "copy", "reshape", "dynamic-reshape"})
@@ -27,27 +28,6 @@ _BINARY: Final = (
 ELEMENTWISE: Final = frozenset(f"{_UNARY} {_BINARY} select clamp".split())
 # Elementwise for the category alone: their cost is another.
 _ALSO_ELEMENTWISE: Final = frozenset({"constant", "map", "rng"})
-
-BITS: Final = {
-    **dict.fromkeys(("PRED", "S8", "U8"), 8),
-    **dict.fromkeys(("S1", "U1"), 1),
-    **dict.fromkeys(("S2", "U2"), 2),
-    **dict.fromkeys(("S4", "U4", "F4E2M1FN"), 4),
-    **dict.fromkeys(("F6E3M2FN", "F6E2M3FN"), 6),
-    **dict.fromkeys(("S16", "U16", "F16", "BF16"), 16),
-    **dict.fromkeys(("S32", "U32", "F32"), 32),
-    **dict.fromkeys(("S64", "U64", "F64", "C64"), 64),
-    "C128": 128,
-}
-
-
-def bit_width(element_type: int) -> int:
-    """Bits of one element; 8 for the small floats, 0 for what is no array."""
-    name = hlo_pb2.PrimitiveType.Name(element_type) if element_type in _TYPES else ""
-    return BITS.get(name, 8 if name.startswith("F8") else 0)
-
-
-_TYPES: Final = frozenset(hlo_pb2.PrimitiveType.values())
 
 
 @dataclass(frozen=True)
