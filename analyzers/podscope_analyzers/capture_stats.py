@@ -1,7 +1,19 @@
 """What a tool works on: the stats of all the hosts of a capture, combined."""
 
 from dataclasses import dataclass, field
-from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from podscope_analyzers.core_details import CoreDetails
+from podscope_analyzers.gpu_kernels import KernelDatabase
+from podscope_analyzers.inference_latency import Requests
+from podscope_analyzers.op_metrics.database import OpDatabase
+from podscope_analyzers.peaks import PerfEnv
+from podscope_analyzers.result import Loss
+from podscope_analyzers.run_environment import RunEnvironment
+from podscope_analyzers.step_activity import StepActivity
+from podscope_analyzers.steps import StepDatabase
 
 
 @dataclass(frozen=True)
@@ -13,19 +25,42 @@ class HostRow:
         host: Its name in the capture, which is its file's name. It is the identity: containers
             of one machine, and processes of one test, share a hostname.
         hostname: What the XSpace says, ``localhost`` when it says nothing.
-        has_device: Whether it has accelerators; a host without any beside hosts with some is a
-            coordinator.
+        device_type: As in the run environment.
+        steps: All its own steps, incomplete ones too.
+        activity: What its threads did in them, column i for step i.
+        cores: What is known of its TPU cores, by the host's own core ids.
     """
 
     index: int
     host: str
     hostname: str
-    has_device: bool
+    device_type: str
+    steps: StepDatabase
+    activity: StepActivity
+    cores: dict[int, CoreDetails]
+
+    def own_steps(self, steps: StepDatabase) -> npt.NDArray[np.int64]:
+        """Where the rows of a capture's steps are among the host's own steps.
+
+        Returns:
+            Index of the own step of every row, shape (r,); -1 for rows of other hosts.
+        """
+        found = np.full(len(steps.row_step), -1, np.int64)
+        rows = np.flatnonzero(steps.host_index == self.index)
+        first = self.steps.row_offsets[:-1]
+        if len(rows) and len(self.steps.begin_ps):
+            begin = self.steps.begin_ps[np.minimum(first, len(self.steps.begin_ps) - 1)]
+            order = np.argsort(begin, kind="stable")
+            # Cores of a step start together, or nearly: the latest step begun by then is meant.
+            middle = steps.begin_ps[rows] + steps.duration_ps[rows] // 2
+            at = np.searchsorted(begin[order], middle, side="right") - 1
+            found[rows] = order[np.maximum(at, 0)]
+        return found
 
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """What the profiler said about the capture, without repetitions."""
+    """What the profilers said about the capture, without repetitions."""
 
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -39,18 +74,27 @@ class CaptureStats:
         hosts: In name order.
         host_ops: Operations on the hosts' threads, summed over hosts.
         device_ops: Operations on the devices, summed over devices and hosts.
-        steps: Steps that every host has, cores of all hosts side by side.
+        steps: Steps that every host has, cores of all hosts side by side, without the first and
+            last of each host where the reference leaves them out.
+        all_steps: Likewise, none left out.
+        cores: What is known of the cores, by the capture's core ids.
         kernels: GPU kernels, host after host.
         run_environment: Device type, cores, tasks, whether it trains.
         perf_env: Peak rates of the devices.
+        requests: Requests that the hosts served.
         diagnostics: Errors and warnings of the profilers.
+        losses: What the tracers dropped.
     """
 
     hosts: tuple[HostRow, ...]
-    host_ops: Any
-    device_ops: Any
-    steps: Any
-    kernels: Any
-    run_environment: Any
-    perf_env: Any
+    host_ops: OpDatabase
+    device_ops: OpDatabase
+    steps: StepDatabase
+    all_steps: StepDatabase
+    cores: dict[int, CoreDetails]
+    kernels: KernelDatabase
+    run_environment: RunEnvironment
+    perf_env: PerfEnv
+    requests: Requests
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
+    losses: tuple[Loss, ...] = ()

@@ -8,7 +8,13 @@ from typing import Literal
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.errors import ParameterError, UnknownToolError
 from podscope_analyzers.result import Scope, ToolResult
-from podscope_analyzers.tools import framework_op_stats, kernel_stats
+from podscope_analyzers.tools import (
+    framework_op_stats,
+    input_pipeline_analyzer,
+    kernel_stats,
+    overview_page,
+    pod_viewer,
+)
 
 ToolScope = Literal["host", "all_hosts", "both"]
 Analyze = Callable[[CaptureStats, Scope, Mapping[str, str]], ToolResult]
@@ -40,6 +46,31 @@ class Tool:
 
 
 _ROWS: tuple[Tool, ...] = (
+    Tool(
+        "overview_page",
+        "Overview",
+        "all_hosts",
+        overview_page.VERSION,
+        overview_page.analyze,
+        overview_page.xprof_json,
+    ),
+    Tool(
+        "pod_viewer",
+        "Pod viewer",
+        "all_hosts",
+        pod_viewer.VERSION,
+        pod_viewer.analyze,
+        pod_viewer.xprof_json,
+        keeps_incomplete_steps=True,
+    ),
+    Tool(
+        "input_pipeline_analyzer",
+        "Input pipeline",
+        "both",
+        input_pipeline_analyzer.VERSION,
+        input_pipeline_analyzer.analyze,
+        input_pipeline_analyzer.xprof_json,
+    ),
     Tool(
         framework_op_stats.NAME,
         "Framework operations",

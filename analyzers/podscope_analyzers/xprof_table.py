@@ -31,10 +31,8 @@ class XprofTable:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The table in the reference's shape; what is empty is left out, rows are not."""
-        table: dict[str, Any] = {}
-        if self.columns:
-            table["cols"] = [_column_json(column) for column in self.columns]
+        """The table in the reference's shape; properties are left out when there are none."""
+        table: dict[str, Any] = {"cols": [_column_json(column) for column in self.columns]}
         if self.properties:
             table["p"] = dict(sorted(self.properties.items()))
         table["rows"] = [

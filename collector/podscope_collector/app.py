@@ -8,6 +8,7 @@ from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Res
 from starlette.exceptions import HTTPException
 
 from podscope._version import __version__
+from podscope_collector.analyses.routes import router as analyses
 from podscope_collector.captures.routes import router as captures
 from podscope_collector.celery_app import create_celery
 from podscope_collector.dependencies import Service, ServiceNow
@@ -68,7 +69,7 @@ def create_app(
         runtime or Runtime.from_settings(settings), sender or create_celery(settings)
     )
     install_problems(app)
-    for router in (captures, schedules):
+    for router in (captures, analyses, schedules):
         app.include_router(router, prefix="/api/v1")
     app.include_router(_probes)
     _serve_pages(app, STATIC)

@@ -33,8 +33,8 @@ def test_number_cells_are_doubles() -> None:
     assert isinstance(table.to_json()["rows"][0]["c"][0]["v"], float)
 
 
-def test_an_empty_table_keeps_only_its_rows() -> None:
-    assert XprofTable().to_json() == {"rows": []}
+def test_an_empty_table_keeps_its_columns_and_rows() -> None:
+    assert XprofTable().to_json() == {"cols": [], "rows": []}
 
 
 def test_a_row_of_the_wrong_length_is_a_defect() -> None:

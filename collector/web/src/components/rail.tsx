@@ -2,7 +2,6 @@
 import { computed, signal } from "@preact/signals";
 
 import type { Tool } from "../api/types";
-import { MOD } from "../keys";
 import { GROUPS, placeOf, PLACES, toolPath } from "../tools/pages";
 import { href, parameter, path } from "../url";
 import { Icon, type IconName, Logo } from "./icons";
@@ -39,7 +38,7 @@ export function Rail(props: { capture: string | null; tools: readonly Tool[]; on
           <span class="rail-text">podscope</span>
         </a>
         <button type="button" class="key-button rail-text" aria-label="Command palette" onClick={props.onPalette}>
-          <kbd>{MOD}K</kbd>
+          <kbd>⌘K</kbd>
         </button>
       </div>
       <Entry to="/captures" icon="captures" text="Captures" current={here.value === "/captures" || here.value === "/"} />
@@ -60,7 +59,7 @@ export function Rail(props: { capture: string | null; tools: readonly Tool[]; on
                     icon={placeOf(tool.name).icon}
                     text={placeOf(tool.name, tool.title).title}
                     current={here.value === to}
-                    {...(tool.status === "empty" ? { note: "no data" } : {})}
+                    {...(/empty|no.?data/.test(tool.state) ? { note: "no data" } : {})}
                   />
                 );
               })}

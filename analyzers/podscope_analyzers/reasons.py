@@ -1,0 +1,45 @@
+"""Why a result, or a part of it, is absent: a closed list, each with the advice that helps."""
+
+from typing import Final
+
+from podscope_analyzers.result import Reason
+from podscope_analyzers.steps import StepDatabase
+
+NO_STEPS: Final = Reason(
+    "no_steps",
+    "No step was found in the capture.",
+    "Annotate the steps (jax.profiler.StepTraceAnnotation, tf.profiler.experimental.Trace), or "
+    "capture for longer than one step.",
+)
+NO_COMMON_STEPS: Final = Reason(
+    "no_common_steps",
+    "The hosts have no step in common.",
+    "Capture all hosts at once, for longer than a step and the hosts' clocks differ.",
+)
+NO_DEVICE_PLANE: Final = Reason(
+    "no_device_plane",
+    "No host recorded an accelerator.",
+    "Check that the job runs on one and that device tracing is on (device_tracer_level 1).",
+)
+NO_HOST_OPS: Final = Reason(
+    "no_host_ops",
+    "No framework operation was recorded on the hosts.",
+    "Raise host_tracer_level to 2; a job in plain JAX has none, which is no fault.",
+)
+NO_KERNELS: Final = Reason(
+    "no_kernels",
+    "No GPU kernel was recorded.",
+    "Check that the job runs on GPUs and that the profiler may use CUPTI or ROCtracer.",
+)
+NO_REQUESTS: Final = Reason(
+    "no_requests",
+    "No inference request was recorded.",
+    "Requests are known from TensorFlow serving, or from TraceMe roots named ModelServerRequest_*.",
+)
+
+
+def reasons_for_steps(steps: StepDatabase) -> tuple[Reason, ...]:
+    """The reason why there are no steps, if there are none."""
+    if len(steps):
+        return ()
+    return (NO_COMMON_STEPS if steps.is_intersection_empty else NO_STEPS,)

@@ -1,0 +1,107 @@
+"""The nine categories of a step that people see, for every core of every host."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from podscope_analyzers.capture_stats import HostRow
+from podscope_analyzers.collectives import is_collective_name
+from podscope_analyzers.steps import StepDatabase
+from podscope_analyzers.steps.event_types import GENERIC_GROUPS
+
+Int64s = npt.NDArray[np.int64]
+
+CATEGORY_NAMES: Final = tuple(name for name, _ in GENERIC_GROUPS)
+"""Names by id less one."""
+
+COMPUTE, BETWEEN_DEVICES, COLLECTIVES, HOST_COMPUTE, LAUNCH, INPUT, OUTPUT, COMPILE, OTHER = range(
+    9
+)
+
+_TPU_BETWEEN_DEVICES = frozenset(
+    {"send", "send-done", "recv", "recv-done", "megacore fusion", "async-done"}
+)
+_TPU_COLLECTIVES = frozenset({"all-reduce", "all-reduce fusion", "all-to-all"})
+_TPU_INPUT = frozenset(
+    {
+        "infeed",
+        "host recv",
+        "host recv-done",
+        "sparsecorev0 infeed",
+        "sparsecorev0 infeed wait",
+        "sparsecorev0 infeed transform",
+    }
+)
+_TPU_OUTPUT = frozenset({"outfeed", "host send", "host send-done", "sparsecorev0 outfeed"})
+
+
+def reference_categories_ps(steps: StepDatabase) -> Int64s:
+    """Time of every row in every category as the reference has it, shape (r, 9)."""
+    if steps.kind == "tpu":
+        return _tpu_categories(steps, [_reference_tpu_category(c) for c in steps.categories])
+    return _generic_categories(steps)
+
+
+def own_categories_ps(steps: StepDatabase, hosts: Sequence[HostRow]) -> Int64s:
+    """Time of every row in every category as we have it, shape (r, 9).
+
+    All kinds of collectives are collectives, and what the threads of a CPU host say is used:
+    waiting in collectives and for input is no computation.
+    """
+    if steps.kind == "tpu":
+        return _tpu_categories(steps, [own_tpu_category(c) for c in steps.categories])
+    times = _generic_categories(steps)
+    if not steps.has_device:
+        for host in hosts:
+            _split_host_compute(times, steps, host)
+    return times
+
+
+def own_tpu_category(category: str) -> int:
+    """The category that an HLO category belongs to."""
+    known = _reference_tpu_category(category)
+    if known == COMPUTE and is_collective_name(category):
+        return COLLECTIVES
+    return known
+
+
+def _reference_tpu_category(category: str) -> int:
+    if category in _TPU_BETWEEN_DEVICES:
+        return BETWEEN_DEVICES
+    if category in _TPU_COLLECTIVES:
+        return COLLECTIVES
+    if category in _TPU_INPUT:
+        return INPUT
+    if category in _TPU_OUTPUT:
+        return OUTPUT
+    return OTHER if category == "IDLE" else COMPUTE
+
+
+def _tpu_categories(steps: StepDatabase, columns: Sequence[int]) -> Int64s:
+    times = np.zeros((len(steps.row_step), len(CATEGORY_NAMES)), np.int64)
+    for column, category in enumerate(columns):
+        if category != OTHER:
+            times[:, category] += steps.breakdown_ps[:, column]
+    times[:, OTHER] = np.maximum(steps.duration_ps - times.sum(axis=1), 0)
+    return times
+
+
+def _generic_categories(steps: StepDatabase) -> Int64s:
+    groups = [steps.time_ps(*(kind.name.lower() for kind in kinds)) for _, kinds in GENERIC_GROUPS]
+    return np.stack(groups, axis=1)
+
+
+def _split_host_compute(times: Int64s, steps: StepDatabase, host: HostRow) -> None:
+    own = host.own_steps(steps)
+    rows = np.flatnonzero(own >= 0)
+    left = times[rows, HOST_COMPUTE]
+    for category, told in (
+        (COLLECTIVES, host.activity.waiting_ps),
+        (INPUT, host.activity.input_ps),
+    ):
+        more = np.clip(told[own[rows]] - times[rows, category], 0, left)
+        times[rows, category] += more
+        left = left - more
+    times[rows, HOST_COMPUTE] = left

@@ -1,0 +1,169 @@
+"""Input pipeline: how long steps wait for input, and where the host's input time goes."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from podscope_analyzers.capture_stats import CaptureStats
+from podscope_analyzers.input_pipeline import InputPipeline, analyze_input_pipeline
+from podscope_analyzers.input_pipeline.generic_steps import PARTS, GenericSteps
+from podscope_analyzers.input_pipeline.tpu_steps import TpuSteps
+from podscope_analyzers.input_pipeline.xprof import input_pipeline_json
+from podscope_analyzers.overview_steps import complete_steps
+from podscope_analyzers.reasons import NO_HOST_OPS, reasons_for_steps
+from podscope_analyzers.result import Column, Scope, Table, ToolResult
+from podscope_analyzers.steps import StepDatabase
+
+VERSION: Final = 1
+
+
+def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
+    """How much of the steps waits for input, and why.
+
+    Args:
+        stats: Of one host or of several.
+        scope: What the result covers.
+        parameters: None are taken.
+    """
+    del parameters
+    pipeline = _pipeline(stats, complete_steps(stats))
+    bound, time = pipeline.bottleneck, pipeline.time
+    tables = {"steps": _steps_table(pipeline), "host_ops": _host_ops_table(pipeline)}
+    reasons = reasons_for_steps(stats.all_steps)
+    if not pipeline.ops:
+        reasons = (*reasons, NO_HOST_OPS)
+    waiting = pipeline.steps.input_percent()
+    result: dict[str, Any] = {
+        "hardware_type": pipeline.hardware_type,
+        "step_time_ms": pipeline.step_time.to_json() if pipeline.step_time.count else None,
+        "input_ratio": {
+            "average": waiting.average / 100,
+            "standard_deviation": waiting.standard_deviation / 100,
+            "minimum": waiting.minimum / 100,
+            "maximum": waiting.maximum / 100,
+        }
+        if waiting.count
+        else None,
+        "classification": bound.input_classification,
+        "statement": bound.input_statement,
+        "output_statement": bound.output_statement,
+        "next_step": pipeline.next_step,
+        "host_input_time_us": {
+            "enqueue": time.enqueue_us,
+            "demanded_file_read": time.demanded_file_read_us,
+            "advanced_file_read": time.advanced_file_read_us,
+            "preprocessing": time.preprocessing_us,
+            "unclassified": time.unclassified_us,
+        },
+        "warnings": list(pipeline.warnings),
+        **{name: table.to_json() for name, table in tables.items()},
+    }
+    return ToolResult(
+        tool="input_pipeline_analyzer",
+        version=VERSION,
+        scope=scope,
+        status="ok" if len(pipeline.steps) or pipeline.ops else "empty",
+        result=result,
+        tables=tables,
+        reasons=reasons,
+        losses=stats.losses,
+    )
+
+
+def _pipeline(stats: CaptureStats, steps: StepDatabase) -> InputPipeline:
+    return analyze_input_pipeline(
+        steps, stats.host_ops, stats.cores, stats.run_environment.hardware_type
+    )
+
+
+def _steps_table(pipeline: InputPipeline) -> Table:
+    if isinstance(pipeline.steps, TpuSteps):
+        return _tpu_table(pipeline.steps)
+    return _generic_table(pipeline.steps)
+
+
+def _generic_table(steps: GenericSteps) -> Table:
+    return Table(
+        columns=(
+            Column("step", "Step", "integer"),
+            Column("step_name", "Step name", "string"),
+            Column("duration_ms", "Step time", "number", "ms"),
+            *(
+                Column(f"{part}_ms", part.replace("_", " ").capitalize(), "number", "ms")
+                for part, _ in PARTS
+            ),
+        ),
+        rows=[
+            (
+                steps.step_numbers[index],
+                steps.names[index],
+                float(steps.duration_ms[index]),
+                *(float(steps.parts_ms[part][index]) for part, _ in PARTS),
+            )
+            for index in range(len(steps))
+        ],
+    )
+
+
+def _tpu_table(steps: TpuSteps) -> Table:
+    times = (
+        ("tc_compute_ms", "TensorCore compute"),
+        ("tc_infeed_ms", "TensorCore input"),
+        ("tc_outfeed_ms", "TensorCore output"),
+        ("tc_idle_ms", "TensorCore idle"),
+        ("host_transfer_ms", "Host transfer"),
+        ("all_reduce_compute_ms", "All-reduce"),
+        ("all_reduce_sync_ms", "Waiting in all-reduce"),
+        ("scv0_compute_ms", "SparseCore V0"),
+        ("sc_compute_ms", "SparseCore compute"),
+        ("sc_idle_ms", "SparseCore idle"),
+    )
+    return Table(
+        columns=(
+            Column("step", "Step", "integer"),
+            *(Column(name, label, "number", "ms") for name, label in times),
+            Column("input_ratio", "Waiting for input, longest core", "number", "ratio"),
+            Column("input_core", "That core", "string"),
+        ),
+        rows=[
+            (
+                step.number,
+                *(float(getattr(step, name)) for name, _ in times),
+                step.infeed_percents.maximum / 100,
+                step.infeed_core,
+            )
+            for step in steps.steps
+        ],
+    )
+
+
+def _host_ops_table(pipeline: InputPipeline) -> Table:
+    return Table(
+        columns=(
+            Column("operation", "Operation", "string"),
+            Column("count", "Count", "integer"),
+            Column("time_ms", "Total time", "number", "ms"),
+            Column("time_ratio", "Share of all input self time", "number", "ratio"),
+            Column("self_time_ms", "Self time", "number", "ms"),
+            Column("self_time_ratio", "Share of all input self time", "number", "ratio"),
+            Column("category", "What it does", "string"),
+        ),
+        rows=[
+            (
+                op.name,
+                op.count,
+                op.time_ms,
+                op.time_ratio,
+                op.self_time_ms,
+                op.self_time_ratio,
+                op.category,
+            )
+            for op in pipeline.ops
+        ],
+    )
+
+
+def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> list[object]:
+    """The five tables that XProf's input pipeline analyzer reads."""
+    del parameters
+    # The released reference puts SparseCores on the TensorCores' steps.
+    return input_pipeline_json(_pipeline(stats, stats.steps.with_tensor_core_spans()))

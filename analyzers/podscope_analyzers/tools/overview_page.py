@@ -1,0 +1,389 @@
+"""Overview: step times, what bounds them, the operations that take most, what to do next."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from podscope_analyzers.capture_stats import CaptureStats
+from podscope_analyzers.host_work import compare_hosts
+from podscope_analyzers.input_pipeline.tpu_steps import TpuSteps
+from podscope_analyzers.input_pipeline.xprof import diagnostics_table, steps_table
+from podscope_analyzers.overview import Overview, overview
+from podscope_analyzers.overview_steps import complete_steps, overview_steps_table, step_shares
+from podscope_analyzers.reasons import NO_DEVICE_PLANE, reasons_for_steps
+from podscope_analyzers.result import Column, Scope, Table, ToolResult
+from podscope_analyzers.stragglers import StragglerReport
+from podscope_analyzers.summary import flops_per_second
+from podscope_analyzers.xprof_table import (
+    XprofCell,
+    XprofColumn,
+    XprofTable,
+    fixed,
+    general,
+    percent,
+)
+
+VERSION: Final = 1
+
+
+def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
+    """The figures that head a capture, in our own schema.
+
+    Args:
+        stats: Of all hosts.
+        scope: What the result covers.
+        parameters: None are taken.
+    """
+    del parameters
+    shown = overview(stats, complete_steps(stats))
+    environment = stats.run_environment
+    report = compare_hosts(stats)
+    tables = {
+        "steps": overview_steps_table(stats),
+        "top_ops": _top_ops_table(shown),
+        "inference": _latency_table(shown),
+    }
+    reasons = reasons_for_steps(stats.all_steps)
+    if environment.hardware_type == "CPU_ONLY":
+        reasons = (*reasons, NO_DEVICE_PLANE)
+    bound = shown.pipeline.bottleneck
+    result: dict[str, Any] = {
+        "run_environment": {
+            "device_type": environment.device_type,
+            "hardware_type": environment.hardware_type,
+            "hostnames": list(environment.hostnames),
+            "host_count": len(stats.hosts),
+            "task_count": environment.task_count,
+            "device_core_count": environment.device_core_count,
+            "is_training": environment.is_training,
+        },
+        "step_count": len(stats.all_steps),
+        "complete_step_count": shown.pipeline.step_time.count,
+        "step_time_ms": shown.pipeline.step_time.to_json()
+        if shown.pipeline.step_time.count
+        else None,
+        "breakdown": step_shares(stats),
+        "bottleneck": {
+            "classification": bound.input_classification,
+            "statement": bound.input_statement,
+            "output_statement": bound.output_statement,
+            "kernel_launch": bound.kernel_launch,
+            "kernel_launch_statement": bound.kernel_launch_statement,
+            "all_other": bound.all_other,
+            "all_other_statement": bound.all_other_statement,
+            "collectives": bound.collectives,
+            "collectives_statement": bound.collectives_statement,
+        },
+        "straggler": _straggler(report),
+        "utilization": _utilization(stats, shown),
+        "op_placement": {
+            "host_ratio": shown.host_op_ratio,
+            "device_ratio": shown.device_op_ratio,
+            "host_eager_ratio": shown.host_eager_ratio,
+            "device_eager_ratio": shown.device_eager_ratio,
+            "outside_compilation_ratio": shown.outside_compilation_ratio,
+        },
+        "recommendations": _advice(shown, report),
+        "errors": list(shown.errors),
+        "warnings": list(shown.warnings),
+        "sessions_per_second": shown.latency.sessions_per_second if shown.latency.rows else None,
+        **{name: table.to_json() for name, table in tables.items()},
+    }
+    has_content = len(stats.all_steps) or shown.top_ops or len(stats.host_ops)
+    return ToolResult(
+        tool="overview_page",
+        version=VERSION,
+        scope=scope,
+        status="ok" if has_content else "empty",
+        result=result,
+        tables=tables,
+        reasons=reasons,
+        losses=stats.losses,
+    )
+
+
+def _utilization(stats: CaptureStats, shown: Overview) -> dict[str, float | None]:
+    environment = stats.run_environment
+    is_tpu = environment.hardware_type == "TPU"
+    has_device = environment.hardware_type in {"TPU", "GPU"}
+    peak = stats.perf_env.peak_tera_flops_per_second * 1e12
+    achieved = flops_per_second(stats.device_ops)
+    return {
+        "duty_cycle_ratio": shown.duty_cycle_ratio if is_tpu else None,
+        "duty_cycle_high_confidence_ratio": shown.duty_cycle_high_confidence_ratio
+        if is_tpu
+        else None,
+        "device_idle_ratio": stats.device_ops.idle_ratio if has_device else None,
+        "host_idle_ratio": stats.host_ops.idle_ratio if len(stats.host_ops) else None,
+        "mxu_utilization_ratio": environment.mxu_utilization_percent / 100 if is_tpu else None,
+        "hbm_utilization_ratio": environment.hbm_utilization_percent / 100 if is_tpu else None,
+        "flops_per_second": achieved,
+        "peak_flops_per_second": peak or None,
+        "flops_utilization_ratio": achieved / peak if achieved is not None and peak else None,
+        "compute_16bit_ratio": shown.compute_16bit_ratio if shown.has_precision else None,
+        "compute_32bit_ratio": shown.compute_32bit_ratio if shown.has_precision else None,
+    }
+
+
+def _straggler(report: StragglerReport) -> dict[str, Any]:
+    worst = report.stragglers[0] if report.stragglers else None
+    return {
+        "verdict": report.verdict,
+        "host": worst.host if worst else None,
+        "lateness_us": worst.lateness_ps / 1e6 if worst else None,
+        "cause": worst.cause if worst else None,
+        "evidence": list(worst.evidence) if worst else [],
+    }
+
+
+def _advice(shown: Overview, report: StragglerReport) -> list[dict[str, str]]:
+    found = []
+    if report.stragglers:
+        worst = report.stragglers[0]
+        found.append(
+            {
+                "code": "straggler",
+                "message": f"The other hosts wait for {worst.host}: it is "
+                f"{worst.lateness_ps / 1e9:.2f} ms late in a typical step "
+                f"({worst.lateness_ratio:.0%} of it); {worst.evidence[0]}.",
+            }
+        )
+    bound = shown.pipeline.bottleneck
+    for code, message in (
+        ("input", bound.input_statement),
+        ("output", bound.output_statement),
+        ("kernel_launch", bound.kernel_launch_statement),
+        ("collectives", bound.collectives_statement),
+        ("all_other", bound.all_other_statement),
+        ("precision", shown.precision_advice),
+        ("eager", shown.eager_advice),
+        ("outside_compilation", shown.outside_compilation_advice),
+    ):
+        if message:
+            found.append({"code": code, "message": message})
+    return found
+
+
+def _top_ops_table(shown: Overview) -> Table:
+    return Table(
+        columns=(
+            Column("operation", "Operation", "string"),
+            Column("category", "Category", "string"),
+            Column("occurrences", "Occurrences", "integer"),
+            Column("self_time_us", "Self time", "number", "us"),
+            Column("self_time_ratio", "Share of the operations' time", "number", "ratio"),
+            Column("cumulative_ratio", "Cumulative share", "number", "ratio"),
+            Column("flops_per_second", "FLOP rate", "number", "flops_per_second"),
+            Column("is_tensor_core_eligible", "Could use tensor cores", "boolean"),
+            Column("uses_tensor_core", "Uses tensor cores", "boolean"),
+        ),
+        rows=[
+            (
+                op.name,
+                op.category,
+                op.occurrences,
+                op.self_time_ps / 1e6,
+                op.self_time_ratio,
+                op.cumulative_ratio,
+                op.giga_flops_per_second * 1e9,
+                op.is_tensor_core_eligible,
+                op.uses_tensor_core,
+            )
+            for op in shown.top_ops
+        ],
+    )
+
+
+def _latency_table(shown: Overview) -> Table:
+    return Table(
+        columns=(
+            Column("percentile", "Percentile", "string"),
+            Column("host_us", "Host", "number", "us"),
+            Column("device_us", "Device", "number", "us"),
+            Column("communication_us", "Copies between host and device", "number", "us"),
+            Column("total_us", "Total latency", "number", "us"),
+        ),
+        rows=[
+            (
+                "average" if row.percentile is None else f"{row.percentile:.1f}",
+                row.host_us,
+                row.device_us,
+                row.communication_us,
+                row.total_us,
+            )
+            for row in shown.latency.rows
+        ],
+    )
+
+
+def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> list[object]:
+    """The seven tables that XProf's overview reads."""
+    del parameters
+    # The released reference puts SparseCores on the TensorCores' steps.
+    shown = overview(stats, stats.steps.with_tensor_core_spans())
+    return [
+        _analysis_table(stats, shown).to_json(),
+        steps_table(shown.pipeline).to_json(),
+        _environment_table(stats).to_json(),
+        _recommendation_table(stats, shown).to_json(),
+        _reference_latency_table(shown).to_json(),
+        {},
+        diagnostics_table(errors=shown.errors, warnings=shown.warnings).to_json(),
+    ]
+
+
+def _analysis_table(stats: CaptureStats, shown: Overview) -> XprofTable:
+    environment = stats.run_environment
+    is_gpu = "GPU" in environment.device_type
+    columns = [
+        XprofColumn("selfTimePercent", "Time (%)"),
+        XprofColumn("cumulativeTimePercent", "Cumulative time (%)"),
+        XprofColumn("category", "Category", "string"),
+        XprofColumn("operation", "Operation", "string"),
+        XprofColumn(
+            "flopRate", "GFLOPs/Sec" if is_gpu else "Bf16 Normalized Flop Rate(GFLOPs/Sec)"
+        ),
+    ]
+    if is_gpu:
+        columns += [
+            XprofColumn("tcEligibility", "TensorCore eligibility", "boolean"),
+            XprofColumn("tcUtilization", "Op is using TensorCore", "boolean"),
+        ]
+    rows: list[list[XprofCell]] = []
+    for op in shown.top_ops:
+        row: list[XprofCell] = [
+            op.self_time_ratio,
+            op.cumulative_ratio,
+            op.category,
+            op.name,
+            op.giga_flops_per_second,
+        ]
+        rows.append([*row, op.is_tensor_core_eligible, op.uses_tensor_core] if is_gpu else row)
+    properties = {
+        "host_trace_level": "0",
+        "host_tf_op_percent": percent(100 * shown.host_op_ratio),
+        "device_tf_op_percent": percent(100 * shown.device_op_ratio),
+        "host_op_time_eager_percent": percent(100 * shown.host_eager_ratio),
+        "device_op_time_eager_percent": percent(100 * shown.device_eager_ratio),
+        "remark_text": "",
+        "remark_color": "",
+        "mxu_utilization_percent": percent(environment.mxu_utilization_percent),
+        "hbm_utilization_percent": percent(environment.hbm_utilization_percent),
+        **(_gpu_properties(shown) if is_gpu else _tpu_properties(stats, shown)),
+    }
+    return XprofTable(columns, rows, properties)
+
+
+def _gpu_properties(shown: Overview) -> dict[str, str]:
+    return {
+        "device_compute_16bit_percent": percent(100 * shown.compute_16bit_ratio),
+        "device_compute_32bit_percent": percent(100 * shown.compute_32bit_ratio),
+    }
+
+
+def _tpu_properties(stats: CaptureStats, shown: Overview) -> dict[str, str]:
+    """Properties of TPUs, and of CPUs, where the reference prints zeros."""
+    properties = {
+        # Both need limits from outside that nobody supplies.
+        "flop_rate_utilization_relative_to_roofline": percent(0.0),
+        "memory_bw_utilization_relative_to_hw_limit": percent(0.0),
+        "device_idle_time_percent": percent(100 * shown.device_idle_ratio),
+        "device_duty_cycle_percent": percent(100 * shown.duty_cycle_ratio),
+        "device_duty_cycle_high_confidence_percent": percent(
+            100 * shown.duty_cycle_high_confidence_ratio
+        ),
+        "host_idle_time_percent": percent(100 * shown.host_idle_ratio),
+    }
+    idle_ps = stats.device_ops.idle_high_confidence_ps
+    if idle_ps:
+        properties["idle_time_high_confidence_ps"] = general(float(idle_ps))
+    steps = shown.pipeline.steps
+    if isinstance(steps, TpuSteps):
+        for name, active in (
+            ("active_steptime_ms_average", steps.active_step_ms),
+            ("tc_active_ms_average", steps.tc_active_ms),
+        ):
+            if active:
+                properties[name] = fixed(active, 2)
+        sc_step = steps.summary("sc_step_ms")
+        if sc_step.minimum > 0:
+            properties |= {
+                "sc_steptime_average": fixed(sc_step.average, 1),
+                "sc_infeed_time_avg": fixed(0.0, 1),
+                "sc_outfeed_time_avg": fixed(0.0, 1),
+                "sc_idle_time_avg": fixed(steps.summary("sc_idle_ms").average, 1),
+                "sc_active_ms_average": fixed(steps.summary("sc_compute_ms").average, 2),
+            }
+    return properties
+
+
+def _environment_table(stats: CaptureStats) -> XprofTable:
+    environment = stats.run_environment
+    names = ("host_id", "command_line", "start_time", "bns_address")
+    return XprofTable(
+        [XprofColumn(name, name, "string") for name in names],
+        properties={
+            "host_count": str(environment.host_count),
+            "task_count": environment.task_text,
+            "device_type": environment.device_type,
+            "device_core_count": str(environment.device_core_count),
+            "is_training": "true" if environment.is_training else "false",
+        },
+    )
+
+
+def _recommendation_table(stats: CaptureStats, shown: Overview) -> XprofTable:
+    hardware = stats.run_environment.hardware_type
+    bound = shown.pipeline.reference_bottleneck
+    classification = bound.input_classification if bound else ""
+    others = {"host": "device", "device": "host"}.get(classification, "")
+    device_tool = "op_profile" if hardware == "TPU" else "framework_op_stats"
+    host, device = (
+        "Next steps for reducing the Host time",
+        "Next steps for reducing the Device time",
+    )
+    rows: list[list[XprofCell]] = [
+        ["faq", "Read the profiler's answers to frequent questions", "Tool troubleshooting / FAQ"],
+        ["host", "input_pipeline_analyzer (the host's operations by what they do)", host],
+        ["host", "trace_viewer (look at the rows of the host's threads)", host],
+        ["device", f"{device_tool} (find the operations that take most of the {hardware})", device],
+        ["device", f"trace_viewer (look at the rows of each {hardware} in the trace)", device],
+        ["doc", "Analyze the performance of tf.data with a profiler", "Other useful resources"],
+        ["doc", "Get better performance from the tf.data API", "Other useful resources"],
+    ]
+    properties = {
+        "bottleneck": classification,
+        "statement": bound.input_statement if bound else "",
+        "kernel_launch_bottleneck": bound.kernel_launch if bound else "",
+        "kernel_launch_statement": bound.kernel_launch_statement if bound else "",
+        "all_other_bottleneck": bound.all_other if bound else "",
+        "all_other_statement": bound.all_other_statement if bound else "",
+        "device_collectives_bottleneck": bound.collectives if bound else "",
+        "device_collectives_statement": bound.collectives_statement if bound else "",
+        "precision_statement": shown.precision_advice,
+        "non_bottleneck_tip_types": others,
+    }
+    names = ("tip_type", "link", "description")
+    return XprofTable([XprofColumn(name, name, "string") for name in names], rows, properties)
+
+
+def _reference_latency_table(shown: Overview) -> XprofTable:
+    columns = (
+        XprofColumn("percentile", "percentile", "string"),
+        XprofColumn("hostTimeMs", "Host time (in ms)"),
+        XprofColumn("deviceTimeMs", "Device time (in ms)"),
+        XprofColumn("communicationTimeMs", "Host-device communication time (in ms)"),
+        XprofColumn("totalTimeMs", "Total latency (in ms)"),
+    )
+    # The average, kept last, is shown first.
+    ordered = [*shown.latency.rows[-1:], *shown.latency.rows[:-1]]
+    rows: list[list[XprofCell]] = [
+        [
+            "Avg" if row.percentile is None else f"{row.percentile:.1f}%",
+            row.host_us / 1e3,
+            row.device_us / 1e3,
+            row.communication_us / 1e3,
+            row.total_us / 1e3,
+        ]
+        for row in ordered
+    ]
+    return XprofTable(columns, rows)
