@@ -1,9 +1,9 @@
 """Capture of many hosts: podscope's fan-out beside XProf's client, in one run.
 
 Both capture the same simulated hosts on this machine's loopback, some of them dead. Printed are the
-time beyond the capture window, the profiles kept, and what each client says of the lost hosts. With two
-or more addresses XProf always delays the start by 3 s; the first row of podscope includes loading its
-checks (about one second, once per process).
+time beyond the capture window, the profiles kept, and what each client says of the lost hosts. With
+two or more addresses XProf always delays the start by 3 s; podscope's first row includes loading
+its checks (about one second, once per process).
 
 usage: python benchmarks/capture_fanout.py [--hosts 2,16,64] [--dead 0.1] [--duration-ms 1000]
 """
