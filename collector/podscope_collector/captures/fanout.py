@@ -131,6 +131,8 @@ class _Flight:
         whole_ms = request.delay_ms + request.duration_ms + request.timeout_ms
         # No attempt begins later than this; one that has begun has its own deadline.
         self.last_start = monotonic() + whole_ms / 1000
+        # Who gives a host little time to answer means its connection too.
+        self.connect_timeout_s = min(limits.connect_timeout_s, max(1.0, request.timeout_ms / 1000))
         self._warming: asyncio.Future[None] | None = None
 
     def warm_up(self) -> None:
@@ -212,7 +214,7 @@ class _Host:
                     in_line = False
                     await line.arrive()
             except TimeoutError:
-                seconds = self._flight.limits.connect_timeout_s
+                seconds = self._flight.connect_timeout_s
                 message = (
                     f"{self._target.address} does not answer within {seconds:g} s; check the "
                     "address, firewalls and network policies"
@@ -231,7 +233,7 @@ class _Host:
     async def _connect(self, channel: grpc.aio.Channel) -> bool:
         """Whether the channel came up; if not, a call on it fails at once and says why."""
         ready, broken = grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE
-        async with asyncio.timeout(self._flight.limits.connect_timeout_s):
+        async with asyncio.timeout(self._flight.connect_timeout_s):
             state = channel.get_state(try_to_connect=True)
             while state not in {ready, broken}:
                 await channel.wait_for_state_change(state)

@@ -328,6 +328,18 @@ def test_a_host_that_hangs_ends_at_its_deadline(tmp_path: Path) -> None:
     assert time.monotonic() - began < 5
 
 
+def test_a_peer_that_accepts_and_says_nothing_is_unreachable(tmp_path: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        began = time.monotonic()
+        outcome = asyncio.run(capture(tmp_path, [address], attempts=1, timeout_ms=500))
+    assert outcome.hosts[0].reason is ReasonCode.UNREACHABLE
+    assert "does not answer within 1 s" in (outcome.hosts[0].message or "")
+    assert time.monotonic() - began < 5
+
+
 def test_a_connection_that_breaks_is_a_reset_and_is_tried_again(tmp_path: Path) -> None:
     async def scenario() -> tuple[CaptureOutcome, int]:
         connections = 0
