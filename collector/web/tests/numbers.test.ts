@@ -82,4 +82,16 @@ describe("numbers", () => {
       expect(marks.length).toBeLessThan(9);
     }
   });
+
+  test("names are shown without the beginning that they share", () => {
+    expect([...n.shortNames(["w-00", "w-11"]).values()]).toEqual(["00", "11"]);
+    expect([...n.shortNames(["a-10", "a-11"]).values()]).toEqual(["10", "11"]);
+    expect([...n.shortNames(["pod.a", "job"]).values()]).toEqual(["pod.a", "job"]);
+    expect([...n.shortNames(["alone-1"]).values()]).toEqual(["alone-1"]);
+    expect([...n.shortNames(["w-", "w-1"]).values()]).toEqual(["w-", "w-1"]);
+  });
+
+  test("axis ticks have as many decimals as tell them apart", () => {
+    expect([100, 5, 2.5, 0.25, 0.1].map(n.tickDecimals)).toEqual([0, 0, 1, 2, 1]);
+  });
 });

@@ -1,6 +1,7 @@
 /** Cells on a scale from quiet to hot: hosts by steps, or hosts alone when they are many. */
 import { useRef, useState } from "preact/hooks";
 
+import { middleCut } from "../format/numbers";
 import { useWidth } from "./use-width";
 
 export interface Cell {
@@ -31,13 +32,15 @@ export function HeatScale({ low, high }: { low: string; high: string }) {
   );
 }
 
-const LABEL = 120;
+const MAX_LABEL = 120;
 const ROW = 19;
 const HEAD = 20;
 
 /** Rows by columns; arrow keys walk the cells and the value is read out. */
 export function HeatMatrix(props: {
   rows: readonly string[];
+  /** What to write beside a row. */
+  names: ReadonlyMap<string, string>;
   columns: readonly string[];
   cell: (row: string, column: string) => Cell | null;
   hottest: number;
@@ -50,7 +53,8 @@ export function HeatMatrix(props: {
   const box = useRef<HTMLDivElement>(null);
   const width = useWidth(box);
   const [cursor, setCursor] = useState<readonly [number, number] | null>(null);
-  const plot = Math.max(width - LABEL - 4, 1);
+  const label = Math.min(MAX_LABEL, 16 + 7 * Math.max(...props.rows.map((row) => (props.names.get(row) ?? row).length), 3));
+  const plot = Math.max(width - label - 4, 1);
   const pitch = Math.max(plot / Math.max(props.columns.length, 1), 2);
   const gap = pitch > 6 ? 1 : 0;
   const every = Math.max(1, Math.ceil(44 / pitch));
@@ -73,7 +77,7 @@ export function HeatMatrix(props: {
   const place = (event: PointerEvent | MouseEvent): readonly [number, number] | null => {
     const rect = (event.currentTarget as Element).getBoundingClientRect();
     const row = Math.floor((event.clientY - rect.top - HEAD) / ROW);
-    const column = Math.floor((event.clientX - rect.left - LABEL) / pitch);
+    const column = Math.floor((event.clientX - rect.left - label) / pitch);
     return props.rows[row] !== undefined && props.columns[column] !== undefined ? [row, column] : null;
   };
   return (
@@ -93,18 +97,18 @@ export function HeatMatrix(props: {
         {props.columns.map((column, i) =>
           i % every === 0 || i === selectedAt ? (
             i !== selectedAt && selectedAt >= 0 && Math.abs(i - selectedAt) < every ? null : (
-              <text key={column} class={i === selectedAt ? "strong" : ""} x={LABEL + (i + 0.5) * pitch} y="13" text-anchor="middle">{column}</text>
+              <text key={column} class={i === selectedAt ? "strong" : ""} x={label + (i + 0.5) * pitch} y="13" text-anchor="middle">{column}</text>
             )
           ) : null,
         )}
         {props.rows.map((row, r) => (
           <g key={row}>
-            <text class={props.strongRows.has(row) || row === props.selectedRow ? "strong" : ""} x={LABEL - 8} y={HEAD + r * ROW + 13} text-anchor="end">
-              {row.length > 17 ? `${row.slice(0, 8)}…${row.slice(-8)}` : row}
+            <text class={props.strongRows.has(row) || row === props.selectedRow ? "strong" : ""} x={label - 8} y={HEAD + r * ROW + 13} text-anchor="end">
+              {middleCut(props.names.get(row) ?? row, 8)}
             </text>
             {props.columns.map((column, c) => {
               const cell = props.cell(row, column);
-              const x = LABEL + c * pitch;
+              const x = label + c * pitch;
               if (!cell) return <rect key={column} class="heat-missing" x={x} y={HEAD + r * ROW} width={Math.max(pitch - gap, 1)} height={ROW - 1} />;
               const heat = heatStep(cell.value, props.hottest);
               return (
@@ -118,8 +122,8 @@ export function HeatMatrix(props: {
             })}
           </g>
         ))}
-        {selectedAt >= 0 && <rect class="outline" x={LABEL + selectedAt * pitch - 1} y={HEAD - 2} width={pitch + 1} height={props.rows.length * ROW + 3} rx="2" />}
-        {cursor && <rect class="outline" x={LABEL + cursor[1] * pitch - 0.5} y={HEAD + cursor[0] * ROW - 0.5} width={pitch} height={ROW} />}
+        {selectedAt >= 0 && <rect class="outline" x={label + selectedAt * pitch - 1} y={HEAD - 2} width={pitch + 1} height={props.rows.length * ROW + 3} rx="2" />}
+        {cursor && <rect class="outline" x={label + cursor[1] * pitch - 0.5} y={HEAD + cursor[0] * ROW - 0.5} width={pitch} height={ROW} />}
       </svg>
       <p class="heat-readout" aria-live="polite">{at ? `${at.row}, step ${at.column}: ${at.text}` : ""}</p>
     </div>

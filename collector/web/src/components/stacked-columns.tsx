@@ -2,13 +2,15 @@
 import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
 
-import { columnDecimals, fixed, percent, ticks } from "../format/numbers";
+import { columnDecimals, fixed, percent, tickDecimals, ticks } from "../format/numbers";
 import type { Category } from "../tools/categories";
 import { useWidth } from "./use-width";
 
 export interface StackedColumn {
   readonly key: string;
   readonly label: string;
+  /** Said on hover, where the label is short. */
+  readonly title?: string;
   /** A second line under the label. */
   readonly sub?: string;
   readonly total: number;
@@ -121,7 +123,7 @@ export function StackedColumns(props: {
         {marks.map((mark) => (
           <g key={mark}>
             <line class="grid" x1={LEFT} x2={width - RIGHT} y1={y(mark)} y2={y(mark)} />
-            <text x={LEFT - 6} y={y(mark) + 4} text-anchor="end">{fixed(mark, Math.min(columnDecimals([marks[1] ?? 1], 2), 3))}</text>
+            <text x={LEFT - 6} y={y(mark) + 4} text-anchor="end">{fixed(mark, tickDecimals(marks[1] ?? 1))}</text>
           </g>
         ))}
         {props.categories.map((category, i) => (
@@ -156,7 +158,7 @@ export function StackedColumns(props: {
       </svg>
       {shown && hover !== null && (
         <Hint left={Math.min(Math.max(x(hover) + columnWidth + 8, 0), Math.max(width - 230, 0))}>
-          <b>{shown.label}</b> {fixed(shown.total, decimals)} {props.unit}
+          <b>{shown.title ?? shown.label}</b> {fixed(shown.total, decimals)} {props.unit}
           <table>
             <tbody>
               {[...props.categories].reverse().map((category) => {
@@ -218,7 +220,7 @@ export function StackTable(props: { columns: readonly StackedColumn[]; categorie
       <tbody>
         {props.columns.map((column) => (
           <tr key={column.key}>
-            <th scope="row">{column.label}</th>
+            <th scope="row">{column.title ?? column.label}</th>
             <td class="num">{fixed(column.total, decimals)}</td>
             {props.categories.map((category) => <td class="num" key={category.id}>{fixed(column.parts.get(category.id) ?? 0, decimals)}</td>)}
           </tr>

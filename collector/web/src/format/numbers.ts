@@ -175,3 +175,24 @@ export function ticks(largest: number, wanted = 5): number[] {
   }
   return marks;
 }
+
+/** Decimals that tell axis ticks `step` apart. */
+export function tickDecimals(step: number): number {
+  for (let decimals = 0; decimals < 6; decimals++) {
+    const scaled = step * 10 ** decimals;
+    if (Math.abs(scaled - Math.round(scaled)) < 1e-6 * Math.max(scaled, 1)) return decimals;
+  }
+  return 6;
+}
+
+/** Names without the beginning that all share, cut where a part of a name ends. */
+export function shortNames(names: readonly string[]): Map<string, string> {
+  const first = names[0] ?? "";
+  let shared = names.length > 1 ? first.length : 0;
+  for (const name of names) {
+    while (!name.startsWith(first.slice(0, shared))) shared -= 1;
+  }
+  const cut = Math.max(...["-", "_", ".", ":", "/"].map((mark) => first.lastIndexOf(mark, shared - 1))) + 1;
+  const keep = shared > 0 && names.every((name) => name.length > cut) ? cut : 0;
+  return new Map(names.map((name) => [name, name.slice(keep)]));
+}

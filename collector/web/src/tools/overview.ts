@@ -68,9 +68,13 @@ const BY_CODE: Readonly<Record<string, readonly [string, string | null]>> = {
 
 export function advice(result: ToolResult): Advice[] {
   const found = result.result["recommendations"];
+  const classified = fieldsOf(result.result["bottleneck"])["classification"];
+  const inputBound = classified === "host" || classified === "both";
   return (Array.isArray(found) ? found : []).flatMap((item): Advice[] => {
     const fields = fieldsOf(item);
     const text = textOf(fields["message"]);
+    // That the input is no bottleneck is worth a word, but nothing to do.
+    if (fields["code"] === "input" && !inputBound) return [];
     const [title, tool] = BY_CODE[textOf(fields["code"]) ?? ""] ?? ["", null];
     return text ? [{ title, text, tool }] : [];
   });

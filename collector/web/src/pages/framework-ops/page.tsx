@@ -19,16 +19,18 @@ const HIDDEN = /^rank$/;
 const WIDTHS: readonly (readonly [RegExp, number])[] = [
   [OPERATION, 360],
   [TYPE, 150],
-  [/^host_or_device$/, 74],
+  [/^host_or_device$/, 110],
 ];
 
 export function opColumns(table: Table): TableColumn<Row>[] {
-  return table.columns.flatMap((column, at): TableColumn<Row>[] => {
+  // The name comes first: it stays in view while the rest scrolls.
+  const order = table.columns.map((column, at) => ({ column, at })).sort((a, b) => Number(OPERATION.test(b.column.id)) - Number(OPERATION.test(a.column.id)));
+  return order.flatMap(({ column, at }): TableColumn<Row>[] => {
     const values = table.rows.map((row) => row[at] as number | null);
     if (HIDDEN.test(column.id) || values.every((value) => value === null)) return [];
     const numeric = column.type === "number" || column.type === "integer";
     const factor = numeric ? msFactor(column) : null;
-    const width = WIDTHS.find(([pattern]) => pattern.test(column.id))?.[1] ?? (numeric ? 108 : 90);
+    const width = WIDTHS.find(([pattern]) => pattern.test(column.id))?.[1] ?? (numeric ? 132 : 110);
     const shared = { id: column.id, label: column.label, numeric, width, value: (row: Row): Cell => row[at] ?? null };
     if (factor !== null) {
       const largest = values.reduce<number>((max, value) => Math.max(max, Math.abs(value ?? 0)), 0) * factor;
@@ -42,11 +44,11 @@ export function opColumns(table: Table): TableColumn<Row>[] {
       return [
         {
           ...shared,
-          width: bar ? 150 : 108,
+          width: bar ? 160 : 150,
           cell: (row) => {
             const value = row[at];
             if (typeof value !== "number") return <span class="quiet">none</span>;
-            return bar ? <span class="with-bar"><Bar ratio={value} />{percent(value)}</span> : percent(value);
+            return bar ? <span class="with-bar"><Bar ratio={value} /><span class="bar-number">{percent(value)}</span></span> : percent(value);
           },
         },
       ];

@@ -35,7 +35,8 @@ const BOUND_WORDS: Readonly<Record<string, string>> = {
 function useVerdict(props: ToolViewProps, steps: StepTable, shares: readonly CategoryShare[]) {
   const { capture, result } = props;
   const stepMs = mean(steps.rows.map((row) => row.totalMs));
-  const slow = lateHosts(result)[0]?.host ?? capture.summary?.slow_host ?? null;
+  const late = lateHosts(result)[0];
+  const slow = late?.host ?? capture.summary?.slow_host ?? null;
   const to = slow ? href(toolPath(capture.id, "pod_viewer"), { host: slow }) : "";
   // What is not compute comes first: compute is where the time should go.
   const worst = [...shares].filter((share) => share.category.id !== "compute").sort((a, b) => b.ratio - a.ratio)[0];
@@ -50,7 +51,7 @@ function useVerdict(props: ToolViewProps, steps: StepTable, shares: readonly Cat
   const sentence = (
     <>
       {bound ? `${percent(bound.ratio)} of each ${text(duration(stepMs))} step is ${bound.category.label.toLowerCase()}` : `A step takes ${text(duration(stepMs))}`}
-      {slow ? <>, and the hosts wait for <a href={to}>{slow}</a>.</> : "."}
+      {slow ? <>, and the hosts wait for <a href={to}>{slow}</a>{late?.latenessMs != null && `, which is ${text(duration(late.latenessMs, 3))} late in a typical step`}.</> : "."}
     </>
   );
   return { tone: slow || (bound && bound.category.id !== "compute") ? ("warn" as const) : ("ok" as const), clause, sentence, ruledOut };
@@ -233,7 +234,7 @@ function TopOps({ result, capture }: ToolViewProps) {
                   <td class="num quiet">{i + 1}</td>
                   <td class="op-name"><a class="mono" href={href(to, { q: op.name })} title={op.name}>{op.name}</a></td>
                   <td>{op.category}</td>
-                  <td class="num">{op.selfRatio !== null && <span class="with-bar"><Bar ratio={largest > 0 ? op.selfRatio / largest : 0} />{percent(op.selfRatio)}</span>}</td>
+                  <td class="num">{op.selfRatio !== null && <span class="with-bar"><Bar ratio={largest > 0 ? op.selfRatio / largest : 0} /><span class="bar-number">{percent(op.selfRatio)}</span></span>}</td>
                   <td class="num quiet">{op.cumulativeRatio !== null && percent(op.cumulativeRatio)}</td>
                   {hasFlops && <td class="num">{op.flopsPerSecond ? text(flops(op.flopsPerSecond)) : <span class="quiet">no FLOPs</span>}</td>}
                 </tr>
@@ -260,7 +261,7 @@ function WhatToDo({ result, capture, tools }: ToolViewProps) {
             </p>
             <p>
               {item.text}{" "}
-              {item.tool !== null && tools.some((tool) => tool.name === item.tool) && <a href={toolPath(capture.id, item.tool)}>{placeOf(item.tool).title} →</a>}
+              {item.tool !== null && tools.some((tool) => tool.name === item.tool) && <a href={toolPath(capture.id, item.tool)}>{placeOf(item.tool).title}{"\u00a0"}→</a>}
             </p>
           </li>
         ))}

@@ -5,7 +5,7 @@ import { api } from "../../api/client";
 import { useResource } from "../../api/resource";
 import { Panel } from "../../components/basics";
 import { useWidth } from "../../components/use-width";
-import { change, columnDecimals, fixed, plural, ticks } from "../../format/numbers";
+import { change, columnDecimals, fixed, plural, tickDecimals, ticks } from "../../format/numbers";
 import { lateHosts, podSteps } from "../../tools/pod";
 import { mean, median } from "../../tools/steps";
 import { toolPath } from "../../tools/pages";
@@ -29,7 +29,7 @@ export function swarm(values: readonly { host: string; ms: number }[], x: (ms: n
   for (const value of [...values].sort((a, b) => a.ms - b.ms)) {
     const at = x(value.ms);
     let y = AXIS - RADIUS - 2;
-    while (y > 16 && placed.some((dot) => Math.hypot(dot.x - at, dot.y - y) < 2 * RADIUS)) y -= 2 * RADIUS - 1;
+    while (y > 26 && placed.some((dot) => Math.hypot(dot.x - at, dot.y - y) < 2 * RADIUS)) y -= 2 * RADIUS - 1;
     placed.push({ ...value, x: at, y });
   }
   return placed;
@@ -62,7 +62,7 @@ export function PerHost({ capture, tools, result }: ToolViewProps) {
         <svg width={width} height={HEIGHT} role="img" aria-label={`Own work of ${plural(values.length, "host")}: median ${fixed(middle, decimals)} ms, longest ${fixed(worst.ms, decimals)} ms on ${worst.host}.`}>
           <line class="axis" x1="0" x2={width} y1={AXIS} y2={AXIS} />
           {marks.map((mark) => (
-            <text key={mark} x={x(mark)} y={AXIS + 16} text-anchor="middle">{fixed(mark, columnDecimals([step], 2))}</text>
+            <text key={mark} x={x(mark)} y={AXIS + 16} text-anchor="middle">{fixed(mark, tickDecimals(step))}</text>
           ))}
           <line class="reference" x1={x(middle)} x2={x(middle)} y1="16" y2={AXIS} />
           <text x={Math.min(x(middle) + 4, width - 90)} y="12">median {fixed(middle, decimals)}</text>

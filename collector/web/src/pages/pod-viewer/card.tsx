@@ -2,7 +2,7 @@
 import { downloadUrl } from "../../api/client";
 import type { Capture } from "../../api/types";
 import { Badge, Bar, IconButton } from "../../components/basics";
-import { columnDecimals, duration, fixed, percent, type Quantity, signed } from "../../format/numbers";
+import { columnDecimals, duration, fixed, ofTotal, type Quantity, signed } from "../../format/numbers";
 import { CATEGORIES } from "../../tools/categories";
 import type { LateHost, PodSteps } from "../../tools/pod";
 import { median } from "../../tools/steps";
@@ -43,7 +43,7 @@ export function HostCard(props: { capture: Capture; pod: PodSteps; step: string;
     <aside class="panel card" aria-label={host} data-testid="host-card">
       <header class="panel-head">
         <h2>{host}</h2>
-        {late && <Badge tone="warn" icon={false}>late{late.persistenceRatio !== null ? ` in ${percent(late.persistenceRatio)} of steps` : ""}</Badge>}
+        {late && <Badge tone="warn" icon={false}>late{late.persistenceRatio !== null ? ` in ${ofTotal(Math.round(late.persistenceRatio * pod.steps.length), pod.steps.length)} steps` : ""}</Badge>}
         <span class="spring" />
         {parameter("host") !== null && <IconButton icon="close" label="Close" onClick={() => setQuery({ host: null })} />}
       </header>

@@ -7,7 +7,7 @@ import { HeatCells, HeatMatrix, HeatScale } from "../../components/heat-map";
 import { Icon } from "../../components/icons";
 import { StackedColumns, StackTable, WithTable } from "../../components/stacked-columns";
 import { csv, save } from "../../format/csv";
-import { change, columnDecimals, count, duration, fixed, percent, plural, text } from "../../format/numbers";
+import { change, columnDecimals, count, duration, fixed, ofTotal, percent, plural, shortNames, text } from "../../format/numbers";
 import { useShortcuts } from "../../keys";
 import { CATEGORIES, type Category } from "../../tools/categories";
 import { type LateHost, lateHosts, overMedian, podSteps, type PodSteps, type Unit } from "../../tools/pod";
@@ -45,14 +45,14 @@ function verdictOf(late: readonly LateHost[], pod: PodSteps): VerdictParts {
   const middle = mean(pod.steps.map((step) => median(pod.units.get(step)?.map((unit) => unit.ownMs) ?? [])));
   const later = worst.latenessMs ?? own - middle;
   const link = <a href={withQuery({ host: worst.host })}>{worst.host}</a>;
-  const persistence = worst.persistenceRatio === null ? "" : ` It is late in ${percent(worst.persistenceRatio)} of ${steps}.`;
+  const persistence = worst.persistenceRatio === null ? "" : ` It is late in ${ofTotal(Math.round(worst.persistenceRatio * pod.steps.length), pod.steps.length)} steps.`;
   const clause = late.length > 1 ? `${late.length} of ${count(hosts)} hosts hold the others back.` : `${worst.host} holds the others back.`;
   return {
     tone: "warn",
     clause,
     sentence: (
       <>
-        {late.length > 1 ? <>The worst, {link}, is</> : <>It is</>} {text(duration(later))} late in a typical step, so {plural(Math.max(hosts - late.length, 1), "host")} wait for it in collectives.
+        {late.length > 1 ? <>The worst, {link}, is</> : <>It is</>} {text(duration(later, 3))} late in a typical step, so {plural(Math.max(hosts - late.length, 1), "host")} wait for it in collectives.
       </>
     ),
     ruledOut: `${worst.evidence[0] ? worst.evidence[0].charAt(0).toUpperCase() + worst.evidence[0].slice(1) + "." : `Its own work takes ${text(duration(own))} against a median of ${text(duration(middle))}.`}${persistence}`,
@@ -171,11 +171,13 @@ function Columns(props: { pod: PodSteps; units: readonly Unit[]; step: string; h
   const middle = median(shown.map((row) => row.ownMs));
   const decimals = columnDecimals(shown.map((row) => row.totalMs));
   const over = overMedian(shown);
+  const names = shortNames(props.pod.hosts);
   const columns = shown.map((row) => {
     const scale = unit === "share" && row.totalMs > 0 ? 100 / row.totalMs : 1;
     return {
       key: row.key,
-      label: props.byCore && row.core !== null ? `${row.host}/${row.core}` : row.host,
+      label: props.byCore && row.core !== null ? `${names.get(row.host)}/${row.core}` : (names.get(row.host) ?? row.host),
+      title: props.byCore && row.core !== null ? `${row.host}, core ${row.core}` : row.host,
       sub: fixed(row.ownMs, decimals),
       total: row.totalMs * scale,
       parts: new Map([...row.parts].map(([id, ms]) => [id, ms * scale])),
@@ -246,6 +248,7 @@ function Matrix({ pod, step, host, late }: { pod: PodSteps; step: string; host: 
         <div class="chart-pad">
           <HeatMatrix
             rows={hosts}
+            names={shortNames(hosts)}
             columns={steps}
             hottest={hottest}
             sentence={`Own work of ${plural(hosts.length, "host")} over ${plural(steps.length, "step")} against each step's median, at most ${change(hottest)}.`}
