@@ -93,8 +93,11 @@ def sweep_steps(
                     highest = kind
             else:
                 active[kind] -= 1
-                while highest > 0 and active[highest] == 0:
-                    highest -= 1
+                # An event without duration ends before it starts, and stays the highest until
+                # another of its type ends: so the reference counts.
+                if kind == highest and active[kind] == 0:
+                    while highest > 0 and active[highest] <= 0:
+                        highest -= 1
             low = base + (keys[i] >> 6)
             high = base + (keys[i + 1] >> 6)
             total_ps[highest] += high - low
