@@ -1,4 +1,4 @@
-"""XProf opens simulated profiles, and its numbers are the planted ones."""
+"""XProf and podscope open simulated profiles, and the numbers of both are the planted ones."""
 
 import json
 from collections import defaultdict
@@ -10,8 +10,8 @@ import pytest
 
 from podscope_agent.simulator import Pod, ServedHost, planted_truth, session_name, write_pod
 from podscope_agent.simulator.hlo import op_text
-
-pytestmark = pytest.mark.interop
+from podscope_analyzers.pipeline import analyze_host, run_tool_xprof
+from podscope_analyzers.registry import TOOLS
 
 Report = Callable[..., Any]
 
@@ -37,14 +37,22 @@ def truth(pod: Pod) -> dict[str, Any]:
     return planted_truth(pod, hosts)
 
 
-@pytest.fixture(scope="module")
-def report(pod: Pod, tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """XProf's answer for a tool, from a log folder of this pod; ``first_host`` limits it."""
-    convert = pytest.importorskip("xprof.convert.raw_to_tool_data")
+@pytest.fixture(
+    scope="module", params=[pytest.param("xprof", marks=pytest.mark.interop), "podscope"]
+)
+def report(
+    request: pytest.FixtureRequest, pod: Pod, tmp_path_factory: pytest.TempPathFactory
+) -> Report:
+    """A reader's answer for a tool about a log folder of this pod; ``first_host`` limits it."""
     folder = tmp_path_factory.mktemp("logs")
     for _ in write_pod(pod, folder):
         pass
     run = folder / "plugins" / "profile" / session_name(pod)
+    return ask_xprof(run) if request.param == "xprof" else ask_podscope(run)
+
+
+def ask_xprof(run: Path) -> Report:
+    convert = pytest.importorskip("xprof.convert.raw_to_tool_data")
 
     def ask(tool: str, *, first_host: bool = False, **parameters: str) -> Any:
         # What one tool caches decides what the next one sees: every tool starts cold.
@@ -59,6 +67,21 @@ def report(pod: Pod, tmp_path_factory: pytest.TempPathFactory) -> Report:
             paths, tool, {"use_saved_result": False, **parameters}
         )
         return json.loads(answer)
+
+    return ask
+
+
+def ask_podscope(run: Path) -> Report:
+    partials = [
+        analyze_host(path.read_bytes(), path.name.removesuffix(".xplane.pb"))
+        for path in sorted(run.glob("*.xplane.pb"))
+    ]
+
+    def ask(tool: str, *, first_host: bool = False, **parameters: str) -> Any:
+        if tool not in TOOLS:
+            pytest.skip(f"podscope has no {tool} yet")
+        chosen = partials[:1] if first_host else partials
+        return json.loads(json.dumps(run_tool_xprof(tool, chosen, parameters)))
 
     return ask
 
