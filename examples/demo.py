@@ -112,7 +112,9 @@ def wait_until(what: str, ready: Callable[[], bool], children: Processes, second
         DemoError: a child ended, or the time is over.
     """
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=console.is_terminal) as progress:
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
         progress.add_task(what)
         deadline = time.monotonic() + seconds
         while not ready():
@@ -295,7 +297,8 @@ def print_findings(service: Service, identifier: str) -> None:
         share = f"{late['lateness_ratio']:.0%}"
         console.print(
             f"[bold yellow]Slow host: {late['host']}[/] is {late_ms:.1f} ms late in a typical "
-            f"step ({share} of it), because of its {late['cause']}."
+            f"step ({share} of it), because of its {late['cause']}.",
+            soft_wrap=True,
         )
         for evidence in late["evidence"]:
             console.print(f"  {evidence}")
@@ -339,7 +342,7 @@ def op_table(ops: Sequence[dict[str, Any]]) -> Table:
 
 def fail(message: str) -> NoReturn:
     """Print one error and end."""
-    console.print(f"[red]demo:[/] {message}", markup=True)
+    console.print(f"[red]demo:[/] {message}", soft_wrap=True)
     sys.exit(1)
 
 
@@ -366,7 +369,9 @@ def run(kind: str, folder: Path, *, is_short: bool) -> bool:
         wait_until("podscope up: API, worker, scheduler, broker", service.is_ready, children, 120)
         state = capture(service, targets, children, run=f"demo-{kind}")
         is_whole = report(service, state)
-        console.print(f"\nWeb page: [bold]{service.url}/captures/{state['id']}/overview_page[/]")
+        page = f"{service.url}/captures/{state['id']}/overview_page"
+        # Never wrapped: people click it or copy it.
+        console.print(f"\nWeb page: [bold]{page}[/]", soft_wrap=True)
         if not is_short:
             console.print("It stays up until Ctrl-C.")
             with contextlib.suppress(KeyboardInterrupt):
