@@ -83,6 +83,9 @@ class CollectorSettings(BaseSettings):
     shutdown_grace: Duration = timedelta(seconds=10)
     """Time that processes get to end by themselves."""
 
+    metrics_window: Duration = timedelta(days=1)
+    """Series of a run vanish from /metrics when its last capture is older than this."""
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"
 

@@ -15,7 +15,7 @@ class HostSummary(Base):
     Attributes:
         step_time_ms: Mean over the steps of the capture.
         duty_cycle_ratio: Share of time that the devices were busy, 0-1.
-        flops_per_second: Achieved by the devices of the host.
+        flops_per_second: Achieved by one device of the host on average.
         partial_file: Where the host's partial is stored.
     """
 
@@ -44,7 +44,7 @@ class PodViewerRow(HasId, Base):
 
     __tablename__ = "pod_viewer_rows"
     __table_args__ = (
-        UniqueConstraint("capture_id", "step_num", "core_id"),
+        Index(None, "capture_id", "step_num", "core_id"),
         Index(None, "capture_id", "host"),
     )
 
@@ -52,9 +52,11 @@ class PodViewerRow(HasId, Base):
     step_num: Mapped[int] = mapped_column(BigInteger)
     core_id: Mapped[int] = mapped_column(BigInteger)
     host: Mapped[str] = mapped_column(String(255))
+    begin_us: Mapped[float]
     total_duration_us: Mapped[float]
+    own_work_us: Mapped[float]
     breakdown_us: Mapped[JsonObject]
-    bottleneck: Mapped[str] = mapped_column(String(64))
+    bottleneck: Mapped[str | None] = mapped_column(String(64))
 
 
 class StoredToolResult(HasId, Base):

@@ -1,5 +1,77 @@
 """Routes of tools and their results."""
 
-from fastapi import APIRouter
+import uuid
+from typing import Literal
 
-router = APIRouter(prefix="/captures/{capture_id}", tags=["results"])
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+from sqlalchemy import select
+
+from podscope_analyzers.registry import TOOLS
+from podscope_collector.analyses import results
+from podscope_collector.analyses.csv_tables import csv_answer
+from podscope_collector.analyses.models import StoredToolResult
+from podscope_collector.analyses.schemas import ToolList, ToolView
+from podscope_collector.captures.services import find_capture
+from podscope_collector.dependencies import ServiceNow
+
+router = APIRouter(prefix="/captures/{capture_id}/tools", tags=["results"])
+
+_OUR_PARAMETERS = frozenset({"host", "format", "table"})
+
+
+@router.get("")
+def list_tools(service: ServiceNow, capture_id: uuid.UUID) -> ToolList:
+    """The tools, and for which hosts each has a result."""
+    with service.runtime.database.reading() as session:
+        capture = find_capture(session, capture_id)
+        rows = session.execute(
+            select(StoredToolResult.tool, StoredToolResult.host, StoredToolResult.status).where(
+                StoredToolResult.capture_id == capture_id
+            )
+        ).all()
+    items = []
+    for tool in TOOLS.values():
+        mine = [(host, status) for name, host, status in rows if name == tool.name]
+        statuses = {status for _, status in mine}
+        items.append(
+            ToolView(
+                name=tool.name,
+                title=tool.title,
+                scope=tool.scope,
+                state=capture.analysis_state,
+                status=None if not statuses else "ok" if "ok" in statuses else "empty",
+                hosts=sorted(host for host, _ in mine if host),
+            )
+        )
+    return ToolList(items=items)
+
+
+@router.get("/{tool}", response_class=JSONResponse)
+def show_result(
+    service: ServiceNow,
+    request: Request,
+    capture_id: uuid.UUID,
+    tool: str,
+    host: str = "",
+    format: Literal["json", "xprof", "csv"] = "json",
+    table: str | None = None,
+) -> Response:
+    """The result for one host, or for all of them; further parameters are the tool's own."""
+    parameters = {
+        name: text for name, text in request.query_params.items() if name not in _OUR_PARAMETERS
+    }
+    question = results.ask(service.runtime, capture_id, tool, host, parameters)
+    if format == "xprof":
+        return JSONResponse(results.answer_xprof(service.runtime, question))
+    found = results.answer(service.runtime, question)
+    if format == "json":
+        return JSONResponse(found["body"])
+    content_type, content = csv_answer(found["tables"], table)
+    ending = "zip" if content_type.endswith("zip") else "csv"
+    name = f"{tool}.{question.host or results.ALL_HOSTS}.{ending}"
+    return Response(
+        content,
+        media_type=content_type,
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )

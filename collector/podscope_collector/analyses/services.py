@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, exists, select, update
+from sqlalchemy import ColumnElement, delete, exists, insert, select, update
 from sqlalchemy.orm import Session
 
 from podscope_collector.analyses.models import HostSummary, PodViewerRow, StoredToolResult
@@ -122,7 +122,9 @@ def store_capture(
     capture = session.get_one(Capture, capture_id)
     session.refresh(capture)
     session.execute(delete(PodViewerRow).where(PodViewerRow.capture_id == capture_id))
-    session.add_all(PodViewerRow(capture_id=capture_id, **row) for row in found["pod_viewer_rows"])
+    rows = [{"capture_id": capture_id, **row} for row in found["pod_viewer_rows"]]
+    if rows:
+        session.execute(insert(PodViewerRow), rows)
     _store_results(session, capture_id, "", found["results"], now)
     capture.summary = found["summary"]
     capture.revision = revision

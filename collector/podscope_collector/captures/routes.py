@@ -4,7 +4,7 @@ import uuid
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from fastapi.responses import StreamingResponse
+from fastapi.responses import FileResponse, Response, StreamingResponse
 from sqlalchemy import select
 
 from podscope_collector.captures import services
@@ -14,6 +14,10 @@ from podscope_collector.captures.request import CaptureRequest
 from podscope_collector.captures.schemas import CapturePage, CaptureView, HostList, HostView
 from podscope_collector.captures.states import CaptureState
 from podscope_collector.dependencies import ServiceNow
+from podscope_collector.errors import InputNotFoundError
+from podscope_collector.storage import XSPACE_SUFFIX
+
+_BINARY = "application/octet-stream"
 
 router = APIRouter(prefix="/captures", tags=["captures"])
 
@@ -81,3 +85,23 @@ def follow_capture(service: ServiceNow, capture_id: uuid.UUID) -> StreamingRespo
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
+
+
+@router.get("/{capture_id}/hosts/{host}/xspace", response_class=Response)
+def download_xspace(service: ServiceNow, capture_id: uuid.UUID, host: str) -> Response:
+    """The XSpace of a host, as it was captured."""
+    with service.runtime.database.reading() as session:
+        row = services.find_host(session, capture_id, host)
+        name = f"{services.find_capture(session, capture_id).session}.{row.host}{XSPACE_SUFFIX}"
+    if row.file is None:
+        message = f"host {row.host} was not captured: {row.message or row.state.value}"
+        raise InputNotFoundError(message)
+    local = service.runtime.storage.local_path(row.file)
+    if local is None:
+        content = service.runtime.storage.read(row.file)
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(content, media_type=_BINARY, headers=headers)
+    if not local.is_file():
+        message = f"the file of host {row.host} is gone from the storage ({row.file})"
+        raise InputNotFoundError(message)
+    return FileResponse(local, media_type=_BINARY, filename=name)

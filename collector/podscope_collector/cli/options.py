@@ -1,5 +1,7 @@
 """Options that several commands share."""
 
+import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,3 +41,23 @@ def load_settings(**given: Any) -> CollectorSettings:
         variable = name if name.isupper() else f"{ENV_PREFIX}{name.upper()}"
         message = f"{variable}: {first['msg']}; see docs/reference/settings.md"
         raise RequestError(message) from error
+
+
+Url = Annotated[
+    str, typer.Option("--url", envvar="PODSCOPE_URL", help="Where the service is served.")
+]
+ClientTokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        envvar="PODSCOPE_TOKEN_FILE",
+        metavar="FILE",
+        help="File with the service's token.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def print_json(value: object) -> None:
+    """Print a value for programs."""
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")

@@ -11,6 +11,8 @@ export interface Shortcut {
 
 export const shortcuts = signal<readonly Shortcut[]>([]);
 const PREFIX_MS = 1200;
+/** How the modifier is written on this machine. */
+export const MOD = typeof navigator !== "undefined" && /Mac|iP(hone|ad)/.test(navigator.platform) ? "⌘" : "Ctrl+";
 let prefix: string | null = null;
 let prefixTimer: ReturnType<typeof setTimeout> | undefined;
 

@@ -148,9 +148,11 @@ def upgrade() -> None:
         sa.Column("step_num", sa.BigInteger(), nullable=False),
         sa.Column("core_id", sa.BigInteger(), nullable=False),
         sa.Column("host", sa.String(length=255), nullable=False),
+        sa.Column("begin_us", sa.Double(), nullable=False),
         sa.Column("total_duration_us", sa.Double(), nullable=False),
+        sa.Column("own_work_us", sa.Double(), nullable=False),
         sa.Column("breakdown_us", _JSON, nullable=False),
-        sa.Column("bottleneck", sa.String(length=64), nullable=False),
+        sa.Column("bottleneck", sa.String(length=64), nullable=True),
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.ForeignKeyConstraint(
             ["capture_id"],
@@ -159,17 +161,17 @@ def upgrade() -> None:
             ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_pod_viewer_rows")),
-        sa.UniqueConstraint(
-            "capture_id",
-            "step_num",
-            "core_id",
-            name=op.f("uq_pod_viewer_rows_capture_id_step_num_core_id"),
-        ),
     )
     op.create_index(
         op.f("ix_pod_viewer_rows_capture_id_host"),
         "pod_viewer_rows",
         ["capture_id", "host"],
+        unique=False,
+    )
+    op.create_index(
+        op.f("ix_pod_viewer_rows_capture_id_step_num_core_id"),
+        "pod_viewer_rows",
+        ["capture_id", "step_num", "core_id"],
         unique=False,
     )
     op.create_table(
@@ -234,6 +236,9 @@ def downgrade() -> None:
     op.drop_index(op.f("ix_host_summaries_capture_id"), table_name="host_summaries")
     op.drop_table("host_summaries")
     op.drop_table("tool_results")
+    op.drop_index(
+        op.f("ix_pod_viewer_rows_capture_id_step_num_core_id"), table_name="pod_viewer_rows"
+    )
     op.drop_index(op.f("ix_pod_viewer_rows_capture_id_host"), table_name="pod_viewer_rows")
     op.drop_table("pod_viewer_rows")
     op.drop_index(op.f("ix_capture_hosts_capture_id_analysis_state"), table_name="capture_hosts")

@@ -39,6 +39,8 @@ export interface Capture {
   readonly hosts_total: number;
   readonly hosts_done: number;
   readonly bytes: number | null;
+  /** Why it failed as a whole. */
+  readonly error: string | null;
   readonly analysis: CaptureAnalysis | null;
   readonly summary: CaptureSummary | null;
   readonly schedule_id: string | null;
@@ -62,8 +64,10 @@ export interface Tool {
   readonly name: string;
   readonly title: string;
   readonly scope: "host" | "all_hosts" | "both";
-  readonly state: string;
-  readonly hosts: readonly string[] | null;
+  readonly state: AnalysisState;
+  /** Whether the result has something to show; null until it is there. */
+  readonly status: "ok" | "empty" | null;
+  readonly hosts: readonly string[];
 }
 
 export interface CaptureRequest {

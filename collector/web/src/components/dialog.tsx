@@ -16,12 +16,17 @@ export function Dialog(props: {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => {
     const element = dialog.current;
-    if (element && !element.open) element.showModal();
+    if (element && !element.open) {
+      element.showModal();
+      // Else the first button, "Close", would take the focus.
+      if (!element.querySelector("[autofocus]")) element.focus();
+    }
     return () => element?.close();
   }, []);
   return (
     <dialog
       ref={dialog}
+      tabIndex={-1}
       class={`dialog ${props.class ?? ""}`}
       aria-label={props.label}
       onCancel={(event) => {

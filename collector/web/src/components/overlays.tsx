@@ -2,7 +2,7 @@
 import { useMemo, useState } from "preact/hooks";
 
 import type { Capture, Tool } from "../api/types";
-import { shortcuts } from "../keys";
+import { MOD, shortcuts } from "../keys";
 import { runOf } from "../pages/captures/filter";
 import { chooseTheme, type Theme, theme } from "../theme";
 import { placeOf, toolPath } from "../tools/pages";
@@ -13,7 +13,7 @@ import { Dialog } from "./dialog";
 const KEY_WORDS: Readonly<Record<string, string>> = { arrowleft: "←", arrowright: "→", escape: "Esc", enter: "↵" };
 
 function keyCaps(keys: string): string[] {
-  return keys.split(" ").map((key) => KEY_WORDS[key] ?? key.replace("mod+", "⌘").replace("enter", "↵"));
+  return keys.split(" ").map((key) => KEY_WORDS[key] ?? key.replace("mod+", MOD).replace("enter", "↵"));
 }
 
 export function KeysOverlay({ onClose }: { onClose: () => void }) {

@@ -2,6 +2,7 @@
 import { computed, signal } from "@preact/signals";
 
 import type { Tool } from "../api/types";
+import { MOD } from "../keys";
 import { GROUPS, placeOf, PLACES, toolPath } from "../tools/pages";
 import { href, parameter, path } from "../url";
 import { Icon, type IconName, Logo } from "./icons";
@@ -38,7 +39,7 @@ export function Rail(props: { capture: string | null; tools: readonly Tool[]; on
           <span class="rail-text">podscope</span>
         </a>
         <button type="button" class="key-button rail-text" aria-label="Command palette" onClick={props.onPalette}>
-          <kbd>⌘K</kbd>
+          <kbd>{MOD}K</kbd>
         </button>
       </div>
       <Entry to="/captures" icon="captures" text="Captures" current={here.value === "/captures" || here.value === "/"} />
@@ -59,7 +60,7 @@ export function Rail(props: { capture: string | null; tools: readonly Tool[]; on
                     icon={placeOf(tool.name).icon}
                     text={placeOf(tool.name, tool.title).title}
                     current={here.value === to}
-                    {...(/empty|no.?data/.test(tool.state) ? { note: "no data" } : {})}
+                    {...(tool.status === "empty" ? { note: "no data" } : {})}
                   />
                 );
               })}

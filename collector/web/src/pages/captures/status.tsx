@@ -43,7 +43,7 @@ export function StatusCell({ capture }: { capture: Capture }) {
   }
   if (tone === "plain") return <span class="quiet">{words}</span>;
   return (
-    <span title={capture.analysis?.error ?? undefined}>
+    <span title={capture.error ?? capture.analysis?.error ?? undefined}>
       <Status tone={tone}>{words}</Status>
     </span>
   );

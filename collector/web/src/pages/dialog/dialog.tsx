@@ -9,7 +9,7 @@ import { Failure } from "../../components/basics";
 import { Dialog } from "../../components/dialog";
 import { Icon } from "../../components/icons";
 import { plural } from "../../format/numbers";
-import { useShortcuts } from "../../keys";
+import { MOD, useShortcuts } from "../../keys";
 import { parameter, setQuery } from "../../url";
 import { Progress, useProgress } from "./progress";
 import { Preflight, RequestFields } from "./fields";
@@ -91,7 +91,7 @@ function RequestDialog({ onClose }: { onClose: () => void }) {
           <button type="button" class="button" onClick={onClose}>Cancel</button>
           <button type="button" class="button" aria-expanded={saving} onClick={() => setSaving(!saving)}>Save as schedule</button>
           <button type="button" class="button primary" disabled={busy} onClick={() => void submit()} data-testid="start-capture">
-            {busy ? "Starting" : `Capture ${hosts > 0 ? plural(hosts, "host") : "hosts"}`} <kbd>⌘↵</kbd>
+            {busy ? "Starting" : `Capture ${hosts > 0 ? plural(hosts, "host") : "hosts"}`} <kbd>{MOD}↵</kbd>
           </button>
         </>
       }

@@ -108,6 +108,7 @@ function headline(progress: CaptureProgress, capture: Capture): string {
     .sort(([a], [b]) => BLOCK_ORDER.indexOf(a) - BLOCK_ORDER.indexOf(b))
     .map(([state, n]) => `${n} ${(STATE_WORDS[state] ?? state).toLowerCase()}`);
   const sentence = parts.length > 0 ? parts.join(", ") + ". " : "";
+  if (capture.error) return sentence + capture.error;
   if (capture.state === "failed") return `${sentence}The quorum was not reached.`;
   if (capture.state === "partial") return `${sentence}The quorum is reached; the pages show the hosts that are there.`;
   return sentence;
@@ -160,7 +161,7 @@ export function Progress({ progress }: { progress: CaptureProgress }) {
               <td class="gantt-cell"><Gantt spans={spans[i] ?? []} horizon={horizon} /></td>
               <td class="num">{host.bytes ? <Size bytes={host.bytes} /> : hasEnded(host) ? <span class="quiet">none</span> : ""}</td>
               <td><HostAnalysis host={host} /></td>
-              <td class="quiet cut" title={host.message ?? host.reason ?? ""}>{host.message ?? host.reason}</td>
+              <td class="quiet cut" title={noteOf(host)}>{noteOf(host)}</td>
             </tr>
           ))}
         </tbody>
@@ -190,8 +191,12 @@ function HostAnalysis({ host }: { host: Host }) {
   const state = host.analysis?.state;
   if (!state || host.state !== "done") return null;
   if (state === "done") return <span class="better">analysed</span>;
-  if (state === "failed") return <span title={host.analysis?.error ?? ""}><Status tone="err">not readable</Status></span>;
+  if (state === "failed") return <Status tone="err">failed</Status>;
   return <span class="quiet">{state === "running" ? "decoding" : "queued"}</span>;
+}
+
+function noteOf(host: Host): string {
+  return host.message ?? host.reason ?? host.analysis?.error ?? "";
 }
 
 function Axis({ horizon }: { horizon: number }) {

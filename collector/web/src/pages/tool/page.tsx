@@ -37,7 +37,7 @@ export function ToolPage(props: { id: string; tool: string; tools: readonly Tool
   const hosts = live.hosts.value;
   const tool: Tool =
     props.tools?.find((candidate) => candidate.name === props.tool) ??
-    { name: props.tool, title: placeOf(props.tool).title, scope: props.tool === "pod_viewer" ? "all_hosts" : "both", state: "", hosts: null };
+    { name: props.tool, title: placeOf(props.tool).title, scope: props.tool === "pod_viewer" ? "all_hosts" : "both", state: "pending", status: null, hosts: [] };
   const chosen = parameter("host");
   const firstHost = hosts.find((host) => host.state === "done");
   // A tool over all hosts takes the host as what is marked, not as what is asked for.

@@ -1,0 +1,156 @@
+"""What runs in an analysis process: read from storage, analyse, store, return the rest as JSON."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from podscope_analyzers.capture_stats import CaptureStats
+from podscope_analyzers.partials import HostPartial
+from podscope_analyzers.pipeline import analyze_host, combine
+from podscope_analyzers.registry import TOOLS, Tool
+from podscope_analyzers.result import MissingHost, Scope, Table, ToolResult
+from podscope_analyzers.summary import summarize_hosts
+from podscope_collector.storage import Storage
+
+_ALL_HOSTS = "ALL_HOSTS"
+_SUMMARY_FIELDS = (
+    "device_type",
+    "step_count",
+    "step_time_ms",
+    "duty_cycle_ratio",
+    "flops_per_second",
+    "peak_flops_per_second",
+)
+# Columns of the pod viewer's table of steps that have a column of their own in the database.
+_STEP_COLUMNS = {
+    "step": "step_num",
+    "host": "host",
+    "core_id": "core_id",
+    "begin_us": "begin_us",
+    "duration_us": "total_duration_us",
+    "own_work_us": "own_work_us",
+    "bottleneck": "bottleneck",
+}
+
+
+def analyze_stored_host(
+    storage_root: str, session: str, host: str, capture_id: str, max_inline_bytes: int
+) -> dict[str, Any]:
+    """Analyse one stored XSpace; its partial goes to storage.
+
+    Returns:
+        ``summary``, ``partial_file`` and ``results``, ready for the database.
+    """
+    storage = Storage(storage_root)
+    partial = analyze_host(storage.read_xspace(session, host), host)
+    stored = storage.put_derived("partials", session, f"{host}.partial", partial.to_bytes())
+    tools = _Results([partial], Scope(hosts=[host], session=session, capture=capture_id))
+    summary = {name: getattr(partial.summary, name) for name in _SUMMARY_FIELDS}
+    return {
+        "summary": {**summary, "breakdown": dict(partial.summary.breakdown)},
+        "partial_file": stored.path,
+        "results": [
+            _packed(tools.of(tool), storage, session, host, max_inline_bytes)
+            for tool in TOOLS.values()
+            if tool.scope != "all_hosts"
+        ],
+    }
+
+
+def reduce_stored_capture(
+    storage_root: str,
+    session: str,
+    capture_id: str,
+    partials: Sequence[tuple[str, str]],
+    missing: Sequence[tuple[str, str]],
+    max_inline_bytes: int,
+) -> dict[str, Any]:
+    """Make the results of all hosts together out of their stored partials.
+
+    Returns:
+        ``summary``, ``pod_viewer_rows`` and ``results``, ready for the database.
+    """
+    storage = Storage(storage_root)
+    scope = Scope(
+        hosts=[host for host, _ in partials],
+        session=session,
+        capture=capture_id,
+        missing_hosts=[MissingHost(host, reason) for host, reason in missing],
+    )
+    tools = _Results([HostPartial.from_bytes(storage.read(path)) for _, path in partials], scope)
+    pod = tools.of(TOOLS["pod_viewer"])
+    summary = summarize_hosts(tools.stats(keep_incomplete_steps=False)).to_json()
+    return {
+        "summary": {
+            **{name: summary[name] for name in (*_SUMMARY_FIELDS, "breakdown")},
+            "slow_host": pod.result["straggler"]["host"],
+        },
+        "pod_viewer_rows": _pod_viewer_rows(pod.tables["steps"]),
+        "results": [
+            _packed(tools.of(tool), storage, session, _ALL_HOSTS, max_inline_bytes)
+            for tool in TOOLS.values()
+            if tool.scope != "host"
+        ],
+    }
+
+
+class _Results:
+    """Results of several tools on the same hosts, which are combined once for all of them."""
+
+    def __init__(self, partials: Sequence[HostPartial], scope: Scope) -> None:
+        self._partials = partials
+        self._scope = scope
+        self._stats: dict[bool, CaptureStats] = {}
+        self._results: dict[str, ToolResult] = {}
+
+    def stats(self, *, keep_incomplete_steps: bool) -> CaptureStats:
+        if keep_incomplete_steps not in self._stats:
+            self._stats[keep_incomplete_steps] = combine(
+                self._partials, keep_incomplete_steps=keep_incomplete_steps
+            )
+        return self._stats[keep_incomplete_steps]
+
+    def of(self, tool: Tool) -> ToolResult:
+        if tool.name not in self._results:
+            stats = self.stats(keep_incomplete_steps=tool.keeps_incomplete_steps)
+            self._results[tool.name] = tool.analyze(stats, self._scope, {})
+        return self._results[tool.name]
+
+
+def _packed(
+    result: ToolResult, storage: Storage, session: str, host: str, max_inline_bytes: int
+) -> dict[str, Any]:
+    """A row for the result; a large one goes to storage, and the row points at it."""
+    content = {
+        "body": result.to_json(),
+        "tables": {name: table.to_json() for name, table in result.tables.items()},
+    }
+    # NaN has no JSON, and a tool that lets one out must fail here and not in a browser.
+    text = json.dumps(content, allow_nan=False).encode()
+    file = None
+    if len(text) > max_inline_bytes:
+        file = storage.put_derived("results", session, f"{host}.{result.tool}.json", text).path
+    return {
+        "tool": result.tool,
+        "version": result.version,
+        "status": result.status,
+        "body": content["body"] if file is None else None,
+        "tables": content["tables"] if file is None else None,
+        "file": file,
+        "size_bytes": len(text),
+    }
+
+
+def _pod_viewer_rows(steps: Table) -> list[dict[str, Any]]:
+    names = [column.id for column in steps.columns]
+    categories = [name for name in names if name.endswith("_us") and name not in _STEP_COLUMNS]
+    rows = []
+    for cells in steps.rows:
+        row = dict(zip(names, cells, strict=True))
+        rows.append(
+            {
+                **{column: row[name] for name, column in _STEP_COLUMNS.items()},
+                "breakdown_us": {name.removesuffix("_us"): row[name] for name in categories},
+            }
+        )
+    return rows

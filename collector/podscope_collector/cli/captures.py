@@ -1,0 +1,101 @@
+"""``podscope captures``: the captures of a service."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from podscope_collector.cli.options import AsJson, ClientTokenFile, Url, print_json
+from podscope_collector.client import DEFAULT_URL, ServiceClient
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+
+
+@app.callback()
+def captures() -> None:
+    """List and show the captures of a running service.
+
+    Examples:
+      podscope captures list --run llm-7b
+
+      podscope captures show 0193f0a2-... --json
+    """
+
+
+@app.command("list")
+def list_captures(
+    url: Url = DEFAULT_URL,
+    token_file: ClientTokenFile = None,
+    as_json: AsJson = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=500, help="How many.")] = 20,
+    run: Annotated[str, typer.Option("--run", help="Only those of this run.")] = "",
+) -> None:
+    """The newest captures."""
+    query = {"limit": str(limit)} | ({"run": run} if run else {})
+    page = ServiceClient(url, token_file).ask("GET", "/captures", query=query)
+    if as_json:
+        print_json(page)
+        return
+    table = Table("id", "run", "created", "state", "hosts", "step ms", "analysis", box=None)
+    for item in page["items"]:
+        table.add_row(
+            item["id"],
+            item["run"],
+            item["created_at"][:19].replace("T", " "),
+            item["state"],
+            f"{item['hosts_done']} of {item['hosts_total']}",
+            _number((item["summary"] or {}).get("step_time_ms")),
+            item["analysis"]["state"],
+        )
+    _print(table)
+
+
+@app.command("show")
+def show_capture(
+    capture_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the capture.")],
+    url: Url = DEFAULT_URL,
+    token_file: ClientTokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """One capture with its hosts."""
+    client = ServiceClient(url, token_file)
+    capture = client.ask("GET", f"/captures/{capture_id}")
+    hosts = client.ask("GET", f"/captures/{capture_id}/hosts")["items"]
+    if as_json:
+        print_json(capture | {"hosts": hosts})
+        return
+    summary: dict[str, Any] = capture["summary"] or {}
+    for name, text in (
+        ("session", capture["session"]),
+        ("run", capture["run"]),
+        ("state", f"{capture['state']}, {capture['hosts_done']} of {capture['hosts_total']} hosts"),
+        ("analysis", capture["analysis"]["error"] or capture["analysis"]["state"]),
+        ("step time", f"{_number(summary.get('step_time_ms'))} ms" if summary else "none"),
+        ("slow host", summary.get("slow_host") or "none"),
+    ):
+        sys.stdout.write(f"{name:<10} {text}\n")
+    table = Table("target", "host", "state", "attempts", "bytes", "analysis", "message", box=None)
+    for host in hosts:
+        analysis = host["analysis"]
+        table.add_row(
+            host["target"],
+            host["host"],
+            host["state"] if host["reason"] is None else f"{host['state']} ({host['reason']})",
+            str(host["attempts"]),
+            f"{host['bytes']:,}",
+            analysis["state"] or "none",
+            analysis["error"] or host["message"] or "",
+        )
+    _print(table)
+
+
+def _print(table: Table) -> None:
+    # What is piped must not be cut to the width of a terminal that is not there.
+    console = Console(width=None if sys.stdout.isatty() else 400, highlight=False)
+    console.print(table)
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:,.2f}"

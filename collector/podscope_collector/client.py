@@ -1,0 +1,89 @@
+"""The REST API as the command line uses it."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from podscope_collector.errors import (
+    CollectorError,
+    DeniedError,
+    InputNotFoundError,
+    RequestError,
+    ServiceUnreachableError,
+)
+from podscope_collector.security import read_token
+
+DEFAULT_URL: Final = "http://127.0.0.1:8080"
+
+
+class ServiceClient:
+    """Asks a podscope service; every failure becomes one of our errors.
+
+    Args:
+        url: Where it is served, without ``/api``.
+        token_file: File with its token, when it asks for one.
+    """
+
+    def __init__(self, url: str, token_file: Path | None = None) -> None:
+        if not url.startswith(("http://", "https://")):
+            message = f"--url '{url[:80]}' is no URL; write {DEFAULT_URL}"
+            raise RequestError(message)
+        headers = {}
+        if token_file is not None:
+            headers["Authorization"] = f"Bearer {read_token(token_file).get_secret_value()}"
+        self._url = url
+        self._base = f"{url.rstrip('/')}/api/v1"
+        self._headers = headers
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: dict[str, str] | None = None,
+        body: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """The JSON object that the service answers; empty when it answers nothing.
+
+        Raises:
+            ServiceUnreachableError: nothing answers, or not a podscope.
+            CollectorError: the service refused; of the class that fits its status.
+        """
+        try:
+            with httpx.Client(timeout=30, trust_env=False) as client:
+                answer = client.request(
+                    method, self._base + path, params=query, json=body, headers=self._headers
+                )
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            message = (
+                f"no podscope service answers at {self._url} ({error}); start one: podscope up"
+            )
+            raise ServiceUnreachableError(message) from error
+        if answer.status_code == httpx.codes.NO_CONTENT:
+            return {}
+        try:
+            found = answer.json()
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            message = f"{self._url} does not answer as a podscope service; check --url"
+            raise ServiceUnreachableError(message)
+        if answer.is_success:
+            return found
+        detail = str(found.get("detail") or answer.reason_phrase)
+        raise _error_of(answer.status_code)(detail)
+
+
+def _error_of(status: int) -> type[CollectorError]:
+    match status:
+        case 401 | 403:
+            return DeniedError
+        case 404:
+            return InputNotFoundError
+        case 400 | 409 | 413 | 422:
+            return RequestError
+        case 503:
+            return ServiceUnreachableError
+        case _:
+            return CollectorError

@@ -1,0 +1,203 @@
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import select
+
+from podscope_collector.captures import services
+from podscope_collector.captures.models import Capture, CaptureHost, Trigger
+from podscope_collector.captures.outcome import HostUpdate
+from podscope_collector.captures.request import parse_request
+from podscope_collector.captures.states import AnalysisState, CaptureState, HostState, ReasonCode
+from podscope_collector.db import Database
+from podscope_collector.errors import InputNotFoundError
+from podscope_collector.identifiers import uuid7
+from podscope_collector.work.models import WorkItem, WorkKind
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def create(
+    database: Database, hosts: int = 3, quorum: str = "any", run: str = "r", name: str = "s"
+) -> uuid.UUID:
+    request = parse_request(
+        {"targets": f"w[0-{hosts - 1}]:9999", "quorum": quorum, "labels": {"run": run}}
+    )
+    with database.writing() as session:
+        return services.create_capture(session, request, Trigger.API, NOW, name=name).id
+
+
+def update(host: str, state: HostState, size: int = 0) -> HostUpdate:
+    return HostUpdate(
+        target=host.replace("_", ":"), host=host, state=state, attempts=1, bytes=size, file="f"
+    )
+
+
+def apply(database: Database, capture_id: uuid.UUID, *updates: HostUpdate) -> None:
+    with database.writing() as session:
+        services.apply_updates(session, capture_id, {u.host: u for u in updates}, NOW)
+
+
+def finish(database: Database, capture_id: uuid.UUID, error: str | None = None) -> Capture:
+    with database.writing() as session:
+        services.finish_capture(session, capture_id, NOW + timedelta(seconds=7), error=error)
+    return load(database, capture_id)
+
+
+def load(database: Database, capture_id: uuid.UUID) -> Capture:
+    with database.reading() as session:
+        capture = session.get_one(Capture, capture_id)
+        assert capture.hosts
+        return capture
+
+
+def work_kinds(database: Database) -> list[WorkKind]:
+    with database.reading() as session:
+        return sorted(session.scalars(select(WorkItem.kind)))
+
+
+def test_a_capture_is_rows_and_work_before_it_is_anything_else(database: Database) -> None:
+    capture = load(database, create(database))
+    assert (capture.state, capture.run, capture.hosts_total) == (CaptureState.PENDING, "r", 3)
+    assert [(h.position, h.target, h.host, h.state) for h in capture.hosts] == [
+        (n, f"w{n}:9999", f"w{n}_9999", HostState.PENDING) for n in range(3)
+    ]
+    assert work_kinds(database) == [WorkKind.RUN_CAPTURE]
+
+
+def test_a_host_becomes_work_to_analyse_when_its_profile_is_stored(database: Database) -> None:
+    capture_id = create(database)
+    apply(database, capture_id, update("w0_9999", HostState.CAPTURING))
+    assert work_kinds(database) == [WorkKind.RUN_CAPTURE]
+    apply(
+        database,
+        capture_id,
+        update("w0_9999", HostState.DONE, 100),
+        update("w1_9999", HostState.DONE, 50),
+        update("w2_9999", HostState.FAILED),
+    )
+    assert work_kinds(database) == [WorkKind.ANALYZE_HOST] * 2 + [WorkKind.RUN_CAPTURE]
+    capture = load(database, capture_id)
+    assert (capture.hosts_done, capture.bytes) == (2, 150)
+    assert [h.analysis_state for h in capture.hosts] == [
+        AnalysisState.PENDING,
+        AnalysisState.PENDING,
+        None,
+    ]
+
+
+def test_a_host_that_has_ended_stays_as_it_is(database: Database) -> None:
+    capture_id = create(database)
+    done = update("w0_9999", HostState.DONE, 100)
+    apply(database, capture_id, done)
+    apply(database, capture_id, done)
+    apply(database, capture_id, replace(done, state=HostState.FAILED))
+    capture = load(database, capture_id)
+    assert capture.hosts[0].state is HostState.DONE
+    assert (capture.hosts_done, capture.bytes) == (1, 100)
+
+
+@pytest.mark.parametrize(
+    ("quorum", "done", "expected"),
+    [
+        ("any", 3, CaptureState.COMPLETE),
+        ("any", 1, CaptureState.PARTIAL),
+        ("all", 2, CaptureState.FAILED),
+        ("2", 2, CaptureState.PARTIAL),
+        ("50%", 1, CaptureState.FAILED),
+        ("any", 0, CaptureState.FAILED),
+    ],
+)
+def test_the_quorum_decides_how_a_capture_ends(
+    database: Database, quorum: str, done: int, expected: CaptureState
+) -> None:
+    capture_id = create(database, quorum=quorum)
+    states = [HostState.DONE] * done + [HostState.FAILED] * (3 - done)
+    apply(database, capture_id, *(update(f"w{n}_9999", s) for n, s in enumerate(states)))
+    assert finish(database, capture_id).state is expected
+
+
+def test_hosts_of_a_lost_worker_end_interrupted_and_stored_profiles_stay(
+    database: Database,
+) -> None:
+    capture_id = create(database)
+    with database.writing() as session:
+        services.start_capture(session, capture_id, NOW)
+    apply(
+        database,
+        capture_id,
+        update("w0_9999", HostState.DONE, 9),
+        update("w1_9999", HostState.CAPTURING),
+    )
+    with database.writing() as session:
+        services.interrupt_capture(session, capture_id, NOW + timedelta(seconds=7))
+    capture = load(database, capture_id)
+    assert capture.state is CaptureState.PARTIAL
+    assert capture.capture_seconds == 7
+    assert [(h.state, h.reason) for h in capture.hosts] == [
+        (HostState.DONE, None),
+        (HostState.FAILED, ReasonCode.INTERRUPTED),
+        (HostState.FAILED, ReasonCode.INTERRUPTED),
+    ]
+    assert all("capture again" in (h.message or "") for h in capture.hosts[1:])
+
+
+def test_a_capture_without_any_profile_has_its_analysis_over(database: Database) -> None:
+    capture = finish(database, create(database), "no storage")
+    assert (capture.state, capture.error) == (CaptureState.FAILED, "no storage")
+    assert capture.analysis_state is AnalysisState.FAILED
+
+
+def test_a_capture_ends_once(database: Database) -> None:
+    capture_id = create(database)
+    finish(database, capture_id)
+    again = finish(database, capture_id, "too late")
+    assert again.error is None
+
+
+def test_every_change_raises_the_revision_that_live_status_follows(database: Database) -> None:
+    capture_id = create(database)
+    seen = [load(database, capture_id).revision]
+    apply(database, capture_id, update("w1_9999", HostState.CONNECTING))
+    seen.append(load(database, capture_id).revision)
+    finish(database, capture_id)
+    seen.append(load(database, capture_id).revision)
+    assert seen == sorted(set(seen))
+    assert [h.revision for h in load(database, capture_id).hosts] == [seen[2]] * 3
+
+
+def test_captures_are_listed_newest_first_in_pages_without_gaps(database: Database) -> None:
+    made = [create(database, run=f"r{n % 2}", name=f"s{n}") for n in range(7)]
+    found: list[uuid.UUID] = []
+    before = None
+    while True:
+        with database.reading() as session:
+            page, before = services.list_captures(session, limit=3, before=before)
+        found += [capture.id for capture in page]
+        if before is None:
+            break
+    assert found == made[::-1]
+    with database.reading() as session:
+        odd, _ = services.list_captures(session, limit=9, run="r1")
+        none, _ = services.list_captures(session, limit=9, state=CaptureState.FAILED)
+    assert [capture.id for capture in odd] == made[1::2][::-1]
+    assert none == []
+
+
+def test_what_is_not_there_is_told(database: Database) -> None:
+    capture_id = create(database)
+    with database.reading() as session:
+        with pytest.raises(InputNotFoundError, match="no capture"):
+            services.find_capture(session, uuid7())
+        with pytest.raises(InputNotFoundError, match="has no host 'nope'"):
+            services.find_host(session, capture_id, "nope")
+        assert services.find_host(session, capture_id, "w2_9999").position == 2
+
+
+def test_removing_a_capture_removes_its_hosts(database: Database) -> None:
+    capture_id = create(database)
+    with database.writing() as session:
+        session.delete(session.get_one(Capture, capture_id))
+    with database.reading() as session:
+        assert session.scalars(select(CaptureHost)).all() == []
