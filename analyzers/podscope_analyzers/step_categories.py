@@ -55,7 +55,7 @@ def own_categories_ps(steps: StepDatabase, hosts: Sequence[HostRow]) -> Int64s:
     times = _generic_categories(steps)
     if not steps.has_device:
         for host in hosts:
-            _split_host_compute(times, steps, host)
+            _split_host_time(times, steps, host)
     return times
 
 
@@ -93,15 +93,18 @@ def _generic_categories(steps: StepDatabase) -> Int64s:
     return np.stack(groups, axis=1)
 
 
-def _split_host_compute(times: Int64s, steps: StepDatabase, host: HostRow) -> None:
+def _split_host_time(times: Int64s, steps: StepDatabase, host: HostRow) -> None:
     own = host.own_steps(steps)
     rows = np.flatnonzero(own >= 0)
-    left = times[rows, HOST_COMPUTE]
-    for category, told in (
-        (COLLECTIVES, host.activity.waiting_ps),
-        (INPUT, host.activity.input_ps),
+    # A thread that waits in a collective does nothing else: that time is in no category yet, if
+    # no other thread computes. Annotations of input are computation until they are looked at.
+    for category, told, sources in (
+        (COLLECTIVES, host.activity.waiting_ps, (OTHER, HOST_COMPUTE)),
+        (INPUT, host.activity.input_ps, (HOST_COMPUTE, OTHER)),
     ):
-        more = np.clip(told[own[rows]] - times[rows, category], 0, left)
-        times[rows, category] += more
-        left = left - more
-    times[rows, HOST_COMPUTE] = left
+        missing = np.maximum(told[own[rows]] - times[rows, category], 0)
+        for source in sources:
+            moved = np.minimum(missing, times[rows, source])
+            times[rows, source] -= moved
+            times[rows, category] += moved
+            missing = missing - moved
