@@ -29,6 +29,7 @@ EXAMPLES = Path(__file__).resolve().parent
 SLOW_PROCESS = 2
 SLOW_SIMULATED_HOST = 5
 TOP_OPS = 10
+OP_WIDTH = 46
 PODSCOPE = [sys.executable, "-m", "podscope"]
 
 console = Console(highlight=False)
@@ -320,19 +321,24 @@ def step_table(hosts: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
+def shortened(name: str) -> str:
+    """An op's name with the beginning of a long path left out."""
+    return name if len(name) <= OP_WIDTH else "…" + name[1 - OP_WIDTH :]
+
+
 def op_table(ops: Sequence[dict[str, Any]]) -> Table:
     """The ops that take most of the time."""
     table = Table(title="Top ops", title_justify="left", box=None, pad_edge=False)
-    for name in ("where", "operation", "type"):
-        table.add_column(name, overflow="ellipsis", no_wrap=True, max_width=48)
-    for name in ("count", "self time ms", "share"):
-        table.add_column(name, justify="right")
+    table.add_column("where")
+    # Paths are cut at their beginning by us: the end tells ops apart.
+    table.add_column("operation", no_wrap=True)
+    for name in ("count", "self ms", "share"):
+        table.add_column(name, justify="right", no_wrap=True)
     for op in ops:
         share = op["device_total_self_time_ratio"] or op["host_total_self_time_ratio"] or 0
         table.add_row(
             op["host_or_device"],
-            op["operation"],
-            op["type"],
+            shortened(op["operation"]),
             f"{op['occurrences']:,}",
             f"{op['total_self_time_us'] / 1000:.2f}",
             f"{share:.1%}",
