@@ -16,7 +16,12 @@ from podscope_analyzers.planes import (
     is_sparse_core,
     is_tensor_core,
 )
-from podscope_analyzers.prepared import PreparedLine, PreparedPlane, PreparedSpace
+from podscope_analyzers.prepared import (
+    PreparedLine,
+    PreparedPlane,
+    PreparedSpace,
+    sort_lines,
+)
 from podscope_analyzers.xspace import XSpace
 
 __all__ = ["PreparedLine", "PreparedPlane", "PreparedSpace", "prepare"]
@@ -44,6 +49,8 @@ def prepare(space: XSpace, *, derive_lines: bool = True) -> PreparedSpace:
         return prepared
     for plane in prepared.planes:
         add_regions(plane)
+        if is_tensor_core(plane.name):
+            sort_lines(plane)
     cores = _group(prepared)
     for core in cores:
         finish_core(core)

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from podscope_analyzers.kernels import natural_order
 from podscope_analyzers.planes import (
     HOST_PLANE,
     TPU_PREFIX,
@@ -394,6 +395,20 @@ def reordered_line(
         timestamp_ns=line.timestamp_ns,
         source_events=np.where(source_events < 0, -1, source_events),
     )
+
+
+def sort_lines(plane: PreparedPlane) -> None:
+    """Puts the events of each line in natural order, where they are not."""
+    lines = []
+    none = np.zeros(0, np.int64)
+    for line in plane.lines:
+        columns = line.columns()
+        order = natural_order(columns.start_ps, columns.duration_ps)
+        if order is None:
+            lines.append(line)
+        else:
+            lines.append(reordered_line(line, order, plane.event_metadata.empty_row, none, none))
+    plane.lines = tuple(lines)
 
 
 def derived_line(

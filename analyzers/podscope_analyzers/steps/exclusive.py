@@ -13,8 +13,9 @@ from podscope_analyzers.steps.events import StepEvents
 
 _TYPES: Final = len(EVENT_TYPES)
 _KEY_BITS: Final = 6
-# Times further apart than this do not fit a key beside kind and type: they are ranked instead.
-_LONGEST_PS: Final = 1 << (62 - _KEY_BITS)
+# A key holds a time beside kind and type; times further than ten hours from the first step, which
+# only a broken clock gives, are cut to that.
+_REACH_PS: Final = 1 << (61 - _KEY_BITS)
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,14 @@ def exclusive_times(
     total_ps = np.zeros(32, np.int64)
     if count and len(steps):
         order = np.argsort(events.event_step, kind="stable")
-        base = int(events.event_begin_ps.min())
-        if int(events.event_end_ps.max()) - base >= _LONGEST_PS:
-            problem = "events of a step are more than 20 hours apart"
-            raise ValueError(problem)
-        keys = np.empty(2 * count, np.int64)
+        base = int(begin_ps.min()) - _REACH_PS
         low = 31 - events.event_type[order].astype(np.int64)
-        keys[0::2] = ((events.event_begin_ps[order] - base) << _KEY_BITS) + 32 + low
-        keys[1::2] = ((events.event_end_ps[order] - base) << _KEY_BITS) + low
+        starts, ends = (
+            (np.clip(times[order] - base, 0, 2 * _REACH_PS) << _KEY_BITS) + low
+            for times in (events.event_begin_ps, events.event_end_ps)
+        )
+        keys = np.empty(2 * count, np.int64)
+        keys[0::2], keys[1::2] = starts + 32, ends
         ordered_steps = events.event_step[order]
         low_rows = np.searchsorted(ordered_steps, steps)
         offsets = 2 * np.append(low_rows, count).astype(np.int64)

@@ -629,6 +629,21 @@ def test_a_framework_op_on_a_tpu_ends_at_a_long_gap(make_space: SpaceMaker) -> N
     assert line.columns().duration_ps.tolist() == [500, 300]
 
 
+def test_lines_of_a_tpu_are_sorted(make_space: SpaceMaker) -> None:
+    """Case S14."""
+    cores = {
+        f"/device:TPU:{core}": {"XLA Ops": [("op", 200 * i, 100) for i in range(9, -1, -1)]}
+        for core in range(4)
+    }
+    space = prepare(make_space(cores, metadata={"op": {"tf_op": "mul:Mul"}}))
+    for plane in space.planes:
+        ops, framework = plane.line("XLA Ops"), plane.line("Framework Ops")
+        assert ops is not None
+        assert framework is not None
+        assert ops.columns().start_ps.tolist() == [200 * i for i in range(10)]
+        assert framework.columns().duration_ps.tolist() == [1900]
+
+
 spans = st.lists(
     st.tuples(st.integers(0, 50), st.integers(0, 20), st.integers(0, 2), st.integers(0, 2)),
     min_size=1,
