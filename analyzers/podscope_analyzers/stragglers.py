@@ -113,8 +113,11 @@ def find_stragglers(hosts: Sequence[HostWork]) -> StragglerReport:
     """Compare the own work of hosts that take the same steps.
 
     Args:
-        hosts: All with the same number of steps; step i of one is step i of the others.
+        hosts: All with the same number of steps; step i of one is step i of the others. None and
+            one are both reported as ``one_host``: there is nobody to compare with.
     """
+    if not hosts:
+        return StragglerReport("one_host", (), (), 0.0)
     total = _stack([host.total_ps for host in hosts])
     waiting = _stack([host.waiting_ps for host in hosts])
     is_there = total >= 0
@@ -267,7 +270,7 @@ def _slowest(
 
 
 def _stack(rows: Sequence[Int64s]) -> Float64s:
-    return np.array(rows, dtype=np.float64).reshape(len(rows), -1)
+    return np.array(rows, dtype=np.float64)
 
 
 def _ms(time_ps: float) -> str:

@@ -75,7 +75,11 @@ def diagnostics_table(
 
 def _generic_table(pipeline: InputPipeline, steps: GenericSteps) -> XprofTable:
     rows: list[list[XprofCell]] = []
-    for index, name in enumerate(steps.names):
+    # In the reference only host events carry a step's name, and they are in the steps of hosts
+    # without an accelerator alone.
+    has_names = pipeline.hardware_type == "CPU_ONLY"
+    names = steps.names if has_names else [str(number) for number in steps.step_numbers]
+    for index, name in enumerate(names):
         duration = float(steps.duration_ms[index])
         parts = {part: float(steps.parts_ms[part][index]) for part, _ in _GENERIC_PARTS}
         lines = [f"-{label}: {fixed(parts[part], 2)} ms" for part, label in _GENERIC_PARTS[::-1]]
