@@ -8,7 +8,7 @@ from podscope_analyzers.prepared import PreparedLine, PreparedPlane, reordered_l
 
 
 def add_regions(plane: PreparedPlane) -> None:
-    """Adds an event from each start of a region to each stop that follows it."""
+    """Adds an event from each start of a region to the begin of each stop that follows."""
     names = plane.source.event_metadata.names
     if REGION_START not in names or REGION_STOP not in names:
         return
@@ -30,7 +30,7 @@ def _with_regions(line: PreparedLine, start_row: int, stop_row: int) -> Prepared
     last_start = np.maximum.accumulate(np.where(is_start, np.arange(len(columns)), -1))[stops]
     stops, starts = stops[last_start >= 0], last_start[last_start >= 0]
     begin = columns.start_ps[starts]
-    duration = np.maximum(columns.start_ps[stops] + columns.duration_ps[stops] - begin, 0)
+    duration = np.maximum(columns.start_ps[stops] - begin, 0)
     all_start = np.concatenate([columns.start_ps, begin])
     all_duration = np.concatenate([columns.duration_ps, duration])
     events = np.concatenate([np.arange(len(columns)), -1 - np.arange(len(starts))])
