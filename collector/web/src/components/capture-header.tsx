@@ -31,6 +31,8 @@ export function CaptureHeader(props: {
   hosts: readonly Host[];
   tools: readonly Tool[];
   tool: Tool;
+  /** The host whose result is shown; null for that of all hosts. */
+  asked: string | null;
   result: ToolResult | null;
 }) {
   const { capture, hosts, tool, result } = props;
@@ -85,7 +87,7 @@ export function CaptureHeader(props: {
         />
         <Combobox label="Host" opener="host" value={host ?? ""} options={hostOptions} onChange={(value) => setQuery({ host: value })} />
         <span class="spring" />
-        <Downloads capture={capture} hosts={hosts} tool={tool} />
+        <Downloads capture={capture} hosts={hosts} tool={tool} asked={props.asked} />
         <button type="button" class="button bare" onClick={() => void copy()}>
           <Icon name={copied ? "check" : "link"} />
           {copied ? "Copied" : "Copy link"}
@@ -95,6 +97,7 @@ export function CaptureHeader(props: {
         <span class="strong">{ofTotal(capture.hosts_done, capture.hosts_total)} hosts</span>
         <HostStrip marks={marks} label={`${ofTotal(capture.hosts_done, capture.hosts_total)} hosts stored`} />
         {missing.length > 0 && <Missing hosts={missing} />}
+        {host !== null && props.asked === null && tool.name !== "pod_viewer" && <span>this page is of all hosts</span>}
         {summary?.device_type && <span>{summary.device_type}</span>}
         {summary?.step_count != null && <span><b>{summary.step_count}</b> steps</span>}
         <span title={fullTime(started, now)}>{ago(started, now)}</span>
@@ -126,7 +129,7 @@ function Missing({ hosts }: { hosts: readonly Host[] }) {
   );
 }
 
-function Downloads({ capture, hosts, tool }: { capture: Capture; hosts: readonly Host[]; tool: Tool }) {
+function Downloads({ capture, hosts, tool, asked }: { capture: Capture; hosts: readonly Host[]; tool: Tool; asked: string | null }) {
   const host = parameter("host");
   const stored = hosts.filter((h) => h.state === "done").map(hostName);
   const one = host ?? stored[0];
@@ -134,9 +137,9 @@ function Downloads({ capture, hosts, tool }: { capture: Capture; hosts: readonly
     <details class="popover">
       <summary class="button bare"><Icon name="download" />Download<Icon name="chevron" /></summary>
       <div class="popover-list">
-        <a download href={downloadUrl(capture.id, { tool: tool.name, host, format: "csv" })}>{tool.title}, CSV</a>
-        <a download href={downloadUrl(capture.id, { tool: tool.name, host, format: "json" })}>{tool.title}, JSON</a>
-        <a download href={downloadUrl(capture.id, { tool: tool.name, host, format: "xprof" })}>{tool.title}, XProf JSON</a>
+        <a download href={downloadUrl(capture.id, { tool: tool.name, host: asked, format: "csv" })}>{tool.title}, CSV</a>
+        <a download href={downloadUrl(capture.id, { tool: tool.name, host: asked, format: "json" })}>{tool.title}, JSON</a>
+        <a download href={downloadUrl(capture.id, { tool: tool.name, host: asked, format: "xprof" })}>{tool.title}, XProf JSON</a>
         {one && <a download href={downloadUrl(capture.id, { host: one })}>XSpace of {one}</a>}
       </div>
     </details>

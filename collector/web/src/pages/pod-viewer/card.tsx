@@ -96,8 +96,8 @@ export function HostCard(props: { capture: Capture; pod: PodSteps; step: string;
         </section>
       )}
       <footer class="card-foot">
-        <a class="button" href={href(toolPath(capture.id, "overview_page"), { host })}>Overview of {host}</a>
         <a class="button" href={href(toolPath(capture.id, "framework_op_stats"), { host })}>Its ops</a>
+        <a class="button" href={href(toolPath(capture.id, "input_pipeline_analyzer"), { host })}>Its input</a>
         <a class="button" download href={downloadUrl(capture.id, { host })}>XSpace</a>
       </footer>
     </aside>

@@ -43,7 +43,9 @@ export function ToolPage(props: { id: string; tool: string; tools: readonly Tool
   // A tool over all hosts takes the host as what is marked, not as what is asked for.
   const asked = tool.scope === "all_hosts" ? null : tool.scope === "host" ? (chosen ?? (firstHost ? hostName(firstHost) : null)) : chosen;
   const analysis = capture?.analysis;
-  const ready = capture !== null && capture.hosts_done > 0;
+  // Before the tools are known it is not known either whether this one takes a host.
+  const known = props.tools !== null || props.toolsError !== null;
+  const ready = known && capture !== null && capture.hosts_done > 0;
   const result = useResource(
     ready ? `${props.id} ${props.tool} ${asked ?? ""} ${analysis?.state ?? ""} ${analysis?.hosts_done ?? ""}` : null,
     (abort) => api.tool(props.id, props.tool, asked, abort),
@@ -56,7 +58,7 @@ export function ToolPage(props: { id: string; tool: string; tools: readonly Tool
   const value = result.value.value;
   return (
     <>
-      <CaptureHeader capture={capture} hosts={hosts} tools={props.tools ?? []} tool={tool} result={value} />
+      <CaptureHeader capture={capture} hosts={hosts} tools={props.tools ?? []} tool={tool} asked={asked} result={value} />
       <div class="content" data-testid="content">
         {value ? (
           <View capture={capture} hosts={hosts} tools={props.tools ?? []} result={value} />
