@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from podscope_analyzers.kernels.factorise import factorise
+
 
 def group_rows(keys: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Numbers the distinct keys from 0 in order of appearance.
@@ -20,15 +22,17 @@ def group_rows(keys: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.in
         return np.zeros(0, np.intp), np.zeros(0, np.intp)
     packed = _packed(keys)
     if packed is not None:
-        order = np.argsort(packed, kind="stable")
-        ordered = packed[order][None, :]
-    else:
-        order = np.lexsort(keys[::-1])
-        ordered = keys[:, order]
+        codes, distinct = factorise(packed)
+        first = np.empty(len(distinct), np.intp)
+        # Assigned from the last to the first, so that the first stays.
+        first[codes[::-1]] = np.arange(count - 1, -1, -1)
+        return codes.astype(np.intp), first
+    order = np.lexsort(keys[::-1])
+    ordered = keys[:, order]
     starts = np.ones(count, np.bool_)
     starts[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)
     sorted_group = np.cumsum(starts) - 1
-    # Both sorts are stable: the first of a sorted group is the first of all its rows.
+    # The sort is stable: the first of a sorted group is the first of all its rows.
     first = order[starts]
     rank = np.empty(len(first), np.intp)
     by_appearance = np.argsort(first, kind="stable")

@@ -263,15 +263,21 @@ def merge_ops(
     events = OpEvents(
         *(np.concatenate([getattr(part, name) for part in parts]) for name in _EVENT_FIELDS)
     )
-    rows, used = np.unique(events.metadata, return_inverse=True)
+    # Keys by metadata row, of which there are few, then by event.
+    used, first_event = group_rows(events.metadata[None, :])
+    rows = events.metadata[first_event]
     texts = TextTable()
     metadata = read_op_metadata(table, rows, texts)
-    symbol = metadata.symbol_id[used]
-    keep = np.flatnonzero(symbol != 0) if needs_ids else np.arange(len(used))
-    used = used[keep]
-    group, first = group_rows(np.stack([metadata.columns["module_id"][used], symbol[keep]]))
-    if not needs_ids:
-        group, first = group_rows(rows[used].astype(np.int64)[None, :])
+    is_op = metadata.symbol_id != 0 if needs_ids else np.ones(len(rows), np.bool_)
+    keys = np.stack([metadata.columns["module_id"], metadata.symbol_id])
+    taken = np.flatnonzero(is_op)
+    group_of_taken, first = group_rows(keys[:, taken] if needs_ids else rows[None, taken])
+    group_of_row = np.full(len(rows), -1, np.intp)
+    group_of_row[taken] = group_of_taken
+    group = group_of_row[used]
+    keep = np.flatnonzero(group >= 0) if len(taken) < len(rows) else slice(None)
+    group = group[keep]
+    of_op = taken[first]
     count = len(first)
 
     def total(name: str) -> NDArray[Any]:
@@ -280,7 +286,6 @@ def merge_ops(
         np.add.at(summed, group, values)
         return summed
 
-    of_op = used[first]
     columns: dict[str, Any] = {name: values[of_op] for name, values in metadata.columns.items()}
     occurrences = total("occurrences")
     minimum = np.full(count, np.iinfo(np.int64).max)

@@ -41,6 +41,8 @@ export function listenForKeys(): void {
     const name = keyName(event);
     // Single letters belong to the field that has the focus; chords and Escape do not.
     if (typesText(event.target) && !name.startsWith("mod+") && name !== "escape") return;
+    // Over the page lies a dialog: its own keys are the browser's, Escape among them.
+    if (!name.startsWith("mod+") && document.querySelector("dialog[open]")) return;
     const wanted = prefix ? `${prefix} ${name}` : name;
     prefix = null;
     clearTimeout(prefixTimer);

@@ -212,7 +212,7 @@ function TopOps({ result, capture }: ToolViewProps) {
   const covered = ops.at(-1)?.cumulativeRatio;
   const hasFlops = ops.some((op) => op.flopsPerSecond !== null && op.flopsPerSecond > 0);
   return (
-    <Panel title={`Top ${ops.length || ""} device ops`} subtitle={covered != null ? `cover ${percent(covered)} of device time` : ""} tools={<a href={to}>Open framework ops →</a>}>
+    <Panel title={ops.length > 0 ? `Top ${ops.length} device ops` : "Top device ops"} subtitle={covered != null ? `cover ${percent(covered)} of device time` : ""} tools={<a href={to}>Open framework ops →</a>}>
       {ops.length === 0 ? (
         <NoData reasons={[]} fallback="No operation ran on a device in this capture. Framework ops lists what the host did." />
       ) : (

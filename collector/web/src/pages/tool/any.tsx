@@ -27,12 +27,13 @@ export function genericColumns(table: Table): TableColumn<Row>[] {
       label: column.label,
       numeric,
       ...(column.unit && column.unit !== "ratio" ? { unit: column.unit } : {}),
+      class: numeric ? "" : "bounded",
       value: (row) => row[at] ?? null,
       cell: (row) => {
         const value = row[at] ?? null;
         if (value === null) return <span class="quiet">none</span>;
         if (typeof value === "number") return column.unit === "ratio" ? percent(value) : fixed(value, decimals);
-        return String(value);
+        return <span title={String(value)}>{String(value)}</span>;
       },
     };
   });

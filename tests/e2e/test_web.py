@@ -1,0 +1,291 @@
+"""The web pages in a real browser, on a real service, with simulated hosts."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from podscope_agent.simulator.pod import Pod
+from podscope_agent.simulator.process import serve
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+STATIC = Path(__file__).resolve().parents[2] / "collector" / "podscope_collector" / "static"
+HOSTS = 3
+SLOW = 1
+QUIET = (
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-gpu",
+    "--no-sandbox",
+)
+
+
+@dataclass
+class Watched:
+    """A page and everything on it that should not have happened."""
+
+    page: Page
+    origin: str
+    faults: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
+        self.page.on("request", lambda request: self.check_origin(request.url))
+        self.page.on(
+            "console",
+            # A breach of the content security policy is an error on the console too.
+            lambda said: self.faults.append(said.text) if said.type in {"error"} else None,
+        )
+
+    def check_origin(self, url: str) -> None:
+        if not url.startswith((self.origin + "/", "blob:" + self.origin)):
+            self.faults.append(f"request to {url}")
+
+    def open(self, path: str) -> Page:
+        self.page.goto(self.origin + path)
+        return self.page
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    found = (
+        os.environ.get("PODSCOPE_CHROMIUM") or shutil.which("chromium") or shutil.which("chrome")
+    )
+    if found is None:
+        pytest.skip("no Chromium here; set PODSCOPE_CHROMIUM to its path")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=found, args=list(QUIET))
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A service with everything embedded."""
+    if not (STATIC / "index.html").is_file():
+        pytest.skip("the web pages are not built; run make web")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    data = tmp_path_factory.mktemp("data")
+    command = [sys.executable, "-m", "podscope", "up", "--port", str(port), "--data-dir", str(data)]
+    log_path = data.parent / "web-up.log"
+    with log_path.open("wb") as log:
+        service = subprocess.Popen(command, stdout=log, stderr=log, env=ENVIRONMENT)
+    try:
+        deadline = time.monotonic() + 90
+        while True:
+            assert service.poll() is None, log_path.read_text()[-2000:]
+            assert time.monotonic() < deadline, log_path.read_text()[-2000:]
+            try:
+                if httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200:
+                    break
+            except httpx.HTTPError:
+                pass
+            time.sleep(0.2)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        service.terminate()
+        try:
+            service.wait(30)
+        except subprocess.TimeoutExpired:
+            service.kill()
+            service.wait()
+
+
+@pytest.fixture
+def watched(browser: Browser, origin: str) -> Iterator[Watched]:
+    context = browser.new_context(viewport={"width": 1600, "height": 1000})
+    context.set_default_timeout(30_000)
+    watched = Watched(context.new_page(), origin)
+    yield watched
+    context.close()
+    assert watched.faults == []
+
+
+@pytest.fixture(scope="module")
+def captured(browser: Browser, origin: str) -> str:
+    """The id of a capture of a simulated pod, taken through the dialog."""
+    context = browser.new_context(viewport={"width": 1600, "height": 1000})
+    watched = Watched(context.new_page(), origin)
+    pod = Pod(device="tpu-v5e", hosts=HOSTS, steps=6, slow_host=SLOW)
+    with serve(pod) as serving:
+        page = watched.open("/captures")
+        page.get_by_test_id("new-capture").click()
+        page.get_by_label("Run", exact=True).fill("web-test")
+        page.get_by_label("Targets").fill(", ".join(serving.addresses))
+        page.get_by_label("Length").fill("300")
+        page.get_by_role("radio", name="all hosts").click()
+        page.get_by_test_id("start-capture").click()
+        # The same window shows the progress, then where to go on.
+        page.locator(f"tr[data-host-state=done] >> nth={HOSTS - 1}").wait_for(timeout=60_000)
+        assert page.get_by_test_id("stored-count").inner_text() == f"{HOSTS} of {HOSTS} stored"
+        page.get_by_role("link", name="Open the overview").wait_for(timeout=120_000)
+        page.get_by_test_id("open-capture").click()
+    page.wait_for_url(re.compile(r"/captures/[0-9a-f-]{36}/overview_page$"))
+    capture = page.url.split("/")[-2]
+    context.close()
+    assert watched.faults == []
+    return capture
+
+
+def result(origin: str, capture: str, tool: str) -> dict[str, Any]:
+    answer = httpx.get(f"{origin}/api/v1/captures/{capture}/tools/{tool}")
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()["result"]
+    return found
+
+
+def rows(table: dict[str, Any]) -> list[dict[str, Any]]:
+    ids = [column["id"] for column in table["columns"]]
+    return [dict(zip(ids, row, strict=True)) for row in table["rows"]]
+
+
+def test_the_list_shows_what_the_service_has_stored(watched: Watched, captured: str) -> None:
+    told = httpx.get(f"{watched.origin}/api/v1/captures/{captured}").json()
+    page = watched.open("/captures")
+    row = page.locator("tr.row", has_text="web-test")
+    row.get_by_text("Ready").wait_for()
+    assert f"{HOSTS} of {HOSTS}" in row.inner_text()
+    shown = float(row.locator("td.num.strong").inner_text())
+    assert shown == pytest.approx(told["summary"]["step_time_ms"], rel=1e-2)
+    row.get_by_role("link").click()
+    page.get_by_label("Verdict").wait_for()
+
+
+def test_the_overview_shows_the_step_time_that_the_api_gives(
+    watched: Watched, captured: str
+) -> None:
+    told = result(watched.origin, captured, "overview_page")
+    page = watched.open(f"/captures/{captured}")
+    page.get_by_label("Verdict").wait_for()
+    shown = float(page.get_by_test_id("step-mean").inner_text())
+    assert shown == pytest.approx(told["step_time_ms"]["average"], rel=1e-2)
+    compute = [row["device_compute_us"] / 1e3 for row in rows(told["steps"]) if row["is_complete"]]
+    cell = page.locator(".legend td[data-category=compute]").inner_text()
+    assert float(cell) == pytest.approx(sum(compute) / len(compute), rel=1e-2)
+    ops = [row["operation"] for row in rows(told["top_ops"])]
+    assert page.locator("td.op-name").all_inner_texts() == ops
+    assert told["straggler"]["host"] in page.get_by_label("Verdict").inner_text()
+
+
+def test_the_op_table_filters_sorts_and_leaves_idle_out(watched: Watched, captured: str) -> None:
+    told = result(watched.origin, captured, "framework_op_stats")
+    with_idle, without = rows(told["with_idle"]), rows(told["without_idle"])
+    page = watched.open(f"/captures/{captured}/framework_op_stats")
+    table = page.get_by_role("region", name="Operations")
+    names = table.locator("tbody td:first-child")
+    names.first.wait_for()
+    slowest = sorted(without, key=lambda row: -row["total_self_time_us"])
+    assert names.first.inner_text() == slowest[0]["operation"]
+    assert f"{len(without)} of {len(without)}" in page.locator("main").inner_text()
+    page.get_by_role("switch", name="Idle").click()
+    page.get_by_text(f"{len(with_idle)} of {len(with_idle)}").wait_for()
+    assert "idle=1" in page.url
+    page.get_by_label("Find an op or a type").fill("dot_general")
+    hits = [row for row in with_idle if "dot_general" in f"{row['operation']} {row['type']}"]
+    page.get_by_text(f"{len(hits)} of {len(with_idle)}").wait_for()
+    table.get_by_role("button", name=re.compile("^Occurrences")).click()
+    assert "sort=-occurrences" in page.url
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").click()
+    lines = Path(download.value.path()).read_text().splitlines()
+    assert lines[0].split(",") == [column["id"] for column in told["with_idle"]["columns"]]
+    assert len(lines) == len(hits) + 1
+
+
+def test_the_pod_viewer_names_the_slow_host_and_walks_the_steps(
+    watched: Watched, captured: str
+) -> None:
+    told = result(watched.origin, captured, "pod_viewer")
+    late = told["straggler"]["host"]
+    assert late is not None
+    steps = rows(told["steps"])
+    numbers = list(dict.fromkeys(row["step"] for row in steps))
+    page = watched.open(f"/captures/{captured}/pod_viewer")
+    verdict = page.get_by_label("Verdict")
+    verdict.wait_for()
+    assert f"{late} holds the others back." in verdict.inner_text()
+    page.get_by_role("button", name="Next step").click()
+    assert page.get_by_test_id("step-label").inner_text() == f"Step {numbers[1]}"
+    assert f"step={numbers[1]}" in page.url
+    page.keyboard.press("ArrowRight")
+    assert page.get_by_test_id("step-label").inner_text() == f"Step {numbers[2]}"
+    # The card is of the slowest core of the late host.
+    here = [row for row in steps if row["step"] == numbers[2] and row["host"] == late]
+    slowest = max(here, key=lambda row: row["own_work_us"])
+    shown = page.get_by_test_id("host-card").locator("td[data-category=compute]").inner_text()
+    assert float(shown) == pytest.approx(slowest["device_compute_us"] / 1e3, rel=1e-2)
+    page.get_by_role("button", name=re.compile("Show as table: step")).click()
+    table = page.locator(".table-scroll.short table").first
+    assert table.locator("tbody tr").count() == HOSTS
+
+
+def test_a_request_that_is_wrong_is_refused_in_the_dialog(watched: Watched, captured: str) -> None:
+    page = watched.open("/captures?new=1")
+    page.get_by_label("Targets").fill("w-0")
+    page.get_by_label("Length").fill("0")
+    page.get_by_test_id("start-capture").click()
+    page.get_by_text("the port is missing, as in host:9999.").wait_for()
+    page.get_by_text("From 1 to 3600000 ms.").wait_for()
+    page.keyboard.press("Escape")
+    page.wait_for_url(f"{watched.origin}/captures")
+    assert len(httpx.get(f"{watched.origin}/api/v1/captures").json()["items"]) == 1
+
+
+def test_a_host_that_cannot_be_reached_is_told_with_its_reason(
+    watched: Watched, captured: str
+) -> None:
+    with socket.socket() as taken:
+        # Bound but not listening: every connection is refused.
+        taken.bind(("127.0.0.1", 0))
+        page = watched.open("/captures?new=1")
+        page.get_by_label("Run", exact=True).fill("nobody")
+        page.get_by_label("Targets").fill(f"127.0.0.1:{taken.getsockname()[1]}")
+        page.get_by_label("Length").fill("100")
+        page.get_by_label("Attempts").fill("1")
+        page.get_by_test_id("start-capture").click()
+        row = page.locator("tr[data-host-state=failed]")
+        row.wait_for(timeout=60_000)
+        assert len(row.locator("td").last.inner_text()) > 10
+    page.get_by_role("button", name="Close").first.click()
+    page.locator("tr.row", has_text="nobody").get_by_text("Failed").wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_stands_in_both_themes_and_fits_a_narrow_window(
+    browser: Browser, origin: str, captured: str, scheme: Any
+) -> None:
+    context = browser.new_context(viewport={"width": 1000, "height": 900}, color_scheme=scheme)
+    watched = Watched(context.new_page(), origin)
+    for path in (
+        "/captures",
+        "/schedules",
+        f"/captures/{captured}/overview_page",
+        f"/captures/{captured}/framework_op_stats",
+        f"/captures/{captured}/pod_viewer",
+    ):
+        page = watched.open(path)
+        page.locator("main header").first.wait_for()
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1000, path
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (ground == "rgb(13, 16, 20)") is (scheme == "dark")
+    context.close()
+    assert watched.faults == []
