@@ -244,6 +244,15 @@ class Forest:
             values.append(marks.values[np.searchsorted(marks.events, nodes)])
         return nodes, (mix(values) if len(values) > 1 else values[0])
 
+    @property
+    def self_causing(self) -> Int64s:
+        """Nodes that consume a context that they produce themselves."""
+        made_by, made = self._producers
+        used_by, used = self._consumers
+        width = max(self.hub_count, 1)
+        both: Int64s = np.intersect1d(made_by * width + made, used_by * width + used)
+        return both // width
+
     def freeze(self) -> None:
         """Makes the lists that searches follow; no edges may be added after it."""
         count = len(self)

@@ -268,7 +268,8 @@ def _root_levels(forest: Forest, dataset_ids: Int64s) -> list[_Roots]:
     for level in range(len(distinct) - 1, -1, -1):
         of_level = np.flatnonzero(code == level)
         of_level = of_level[np.argsort(forest.start_ps[nodes[of_level]], kind="stable")]
-        found.append(_Roots(nodes[of_level], around[of_level] >= 0))
+        blocked = (around[of_level] >= 0) | np.isin(nodes[of_level], forest.self_causing)
+        found.append(_Roots(nodes[of_level], blocked))
     return found
 
 

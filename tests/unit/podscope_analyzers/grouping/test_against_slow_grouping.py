@@ -39,6 +39,10 @@ class Node:
                     found.append(parent)
         return found
 
+    def selves(self) -> list["Node"]:
+        """Itself, when it consumes what it produces."""
+        return [self] if self.produced and self.produced == self.consumed else []
+
 
 def link(parent: Node, child: Node) -> None:
     parent.children.append(child)
@@ -67,7 +71,9 @@ def slow_groups(lines: list[list[Node]]) -> list[str]:
     names: list[str] = []
     roots = [node for node in nodes if node.level > 0]
     for root in sorted(roots, key=lambda node: (-node.level, node.begin)):
-        if root.group >= 0 or any(node.level == root.level for node in root.above()):
+        # A root that consumes what it produces has itself for an ancestor.
+        blocked = any(node.level == root.level for node in (*root.above(), *root.selves()))
+        if root.group >= 0 or blocked:
             continue
         around = [node.number for node in (root, *root.above()) if node.number is not None]
         names.append(str(around[0]) if around else str(len(names)))
