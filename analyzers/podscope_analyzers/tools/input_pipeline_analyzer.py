@@ -8,7 +8,7 @@ from podscope_analyzers.input_pipeline import InputPipeline, analyze_input_pipel
 from podscope_analyzers.input_pipeline.generic_steps import PARTS, GenericSteps
 from podscope_analyzers.input_pipeline.tpu_steps import TpuSteps
 from podscope_analyzers.input_pipeline.xprof import input_pipeline_json
-from podscope_analyzers.overview_steps import complete_steps
+from podscope_analyzers.overview_steps import complete_steps, own_bottleneck
 from podscope_analyzers.reasons import NO_HOST_OPS, reasons_for_steps
 from podscope_analyzers.result import Column, Scope, Table, ToolResult
 from podscope_analyzers.steps import StepDatabase
@@ -26,7 +26,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     """
     del parameters
     pipeline = _pipeline(stats, complete_steps(stats))
-    bound, time = pipeline.bottleneck, pipeline.time
+    bound, time = own_bottleneck(stats, pipeline), pipeline.time
     tables = {"steps": _steps_table(pipeline), "host_ops": _host_ops_table(pipeline)}
     reasons = reasons_for_steps(stats.all_steps)
     if not pipeline.ops:

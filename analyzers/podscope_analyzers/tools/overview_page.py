@@ -5,14 +5,20 @@ from typing import Any, Final
 
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.host_work import compare_hosts
+from podscope_analyzers.input_pipeline.bottleneck import Bottleneck
 from podscope_analyzers.input_pipeline.tpu_steps import TpuSteps
 from podscope_analyzers.input_pipeline.xprof import diagnostics_table, steps_table
 from podscope_analyzers.overview import Overview, overview
-from podscope_analyzers.overview_steps import complete_steps, overview_steps_table, step_shares
+from podscope_analyzers.overview_steps import (
+    complete_steps,
+    overview_steps_table,
+    own_bottleneck,
+    step_shares,
+)
 from podscope_analyzers.reasons import NO_DEVICE_PLANE, reasons_for_steps
 from podscope_analyzers.result import Column, Scope, Table, ToolResult
 from podscope_analyzers.stragglers import StragglerReport
-from podscope_analyzers.summary import flops_per_second
+from podscope_analyzers.summary import device_busy_ratio, flops_per_second
 from podscope_analyzers.xprof_table import (
     XprofCell,
     XprofColumn,
@@ -45,7 +51,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     reasons = reasons_for_steps(stats.all_steps)
     if environment.hardware_type == "CPU_ONLY":
         reasons = (*reasons, NO_DEVICE_PLANE)
-    bound = shown.pipeline.bottleneck
+    bound = own_bottleneck(stats, shown.pipeline)
     result: dict[str, Any] = {
         "run_environment": {
             "device_type": environment.device_type,
@@ -82,7 +88,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
             "device_eager_ratio": shown.device_eager_ratio,
             "outside_compilation_ratio": shown.outside_compilation_ratio,
         },
-        "recommendations": _advice(shown, report),
+        "recommendations": _advice(shown, bound, report),
         "errors": list(shown.errors),
         "warnings": list(shown.warnings),
         "sessions_per_second": shown.latency.sessions_per_second if shown.latency.rows else None,
@@ -108,7 +114,7 @@ def _utilization(stats: CaptureStats, shown: Overview) -> dict[str, float | None
     peak = stats.perf_env.peak_tera_flops_per_second * 1e12
     achieved = flops_per_second(stats.device_ops)
     return {
-        "duty_cycle_ratio": shown.duty_cycle_ratio if is_tpu else None,
+        "duty_cycle_ratio": device_busy_ratio(stats),
         "duty_cycle_high_confidence_ratio": shown.duty_cycle_high_confidence_ratio
         if is_tpu
         else None,
@@ -135,7 +141,7 @@ def _straggler(report: StragglerReport) -> dict[str, Any]:
     }
 
 
-def _advice(shown: Overview, report: StragglerReport) -> list[dict[str, str]]:
+def _advice(shown: Overview, bound: Bottleneck, report: StragglerReport) -> list[dict[str, str]]:
     found = []
     if report.stragglers:
         worst = report.stragglers[0]
@@ -147,7 +153,6 @@ def _advice(shown: Overview, report: StragglerReport) -> list[dict[str, str]]:
                 f"({worst.lateness_ratio:.0%} of it); {worst.evidence[0]}.",
             }
         )
-    bound = shown.pipeline.bottleneck
     for code, message in (
         ("input", bound.input_statement),
         ("output", bound.output_statement),

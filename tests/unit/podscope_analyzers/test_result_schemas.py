@@ -82,3 +82,14 @@ def test_nobody_is_named_in_an_even_pod(device: str, seed: int) -> None:
     hosts = [analyze_host(build_xspace(pod, host), f"h{host}") for host in range(4)]
     found = run_tool("pod_viewer", hosts, Scope(["h0"])).result["straggler"]
     assert (found["verdict"], found["host"]) == ("even", None)
+
+
+@pytest.mark.parametrize("device", ["tpu-v5e", "cpu"])
+def test_a_planted_wait_for_input_is_the_bottleneck(device: str) -> None:
+    pod = Pod(device=device, hosts=2, steps=8, seed=4, input_bound=0.5)
+    hosts = [analyze_host(build_xspace(pod, host), f"h{host}") for host in range(2)]
+    for tool in ("overview_page", "input_pipeline_analyzer"):
+        found = run_tool(tool, hosts, Scope(["h0"])).result
+        verdict = found["bottleneck"] if tool == "overview_page" else found
+        assert verdict["classification"] == "host"
+        assert "HIGHLY input-bound" in verdict["statement"]
