@@ -9,6 +9,7 @@ from podscope_analyzers.core_details import LOCALHOST, core_details
 from podscope_analyzers.gpu_kernels import KernelDatabase, host_kernels
 from podscope_analyzers.hlo.programs import read_programs
 from podscope_analyzers.inference_latency import Requests
+from podscope_analyzers.inference_requests import host_requests
 from podscope_analyzers.op_metrics.database import OpDatabase
 from podscope_analyzers.op_metrics.host_databases import device_op_database, host_op_database
 from podscope_analyzers.op_metrics.run_environment import host_perf_env, host_run_environment
@@ -53,7 +54,7 @@ def analyze_host(buffer: bytes | memoryview | mmap, host: str) -> HostPartial:
         steps=steps,
         activity=step_activity(space, begin_ps, end_ps),
         kernels=host_kernels(prepared, programs),
-        requests=Requests.empty(),
+        requests=host_requests(prepared),
         cores=core_details(prepared),
         errors=tuple(dict.fromkeys(space.errors)),
         warnings=tuple(dict.fromkeys(space.warnings)),

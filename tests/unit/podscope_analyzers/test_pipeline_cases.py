@@ -324,6 +324,40 @@ def test_the_overview_of_tpu_steps_has_no_bottleneck_there_and_one_here() -> Non
     assert "33.3%" in result["bottleneck"]["statement"]
 
 
+def serving_host() -> bytes:
+    """Three SessionRun roots of 90, 110 and 120 us of two models, each with its device work."""
+    space = xplane_pb2.XSpace(hostnames=["vm"])
+    host = PlaneBuilder(space, "/host:CPU")
+    core = PlaneBuilder(space, "/device:TPU:0", 1)
+    line = host.line("main", 1)
+    modules = core.line("XLA Modules", 1)
+    for index, (duration, model) in enumerate(((90, "m:1"), (110, "m:1"), (120, "m2"))):
+        at = (100 + 200 * index) * US
+        run: Stats = {"run_id": index + 1, "queue_id": 0, "device_ordinal": 0}
+        host.event(line, "SessionRun", at, duration * US, {"_r": 1, "model_id": model})
+        host.event(line, "TransferH2DRequest", at + 5 * US, 5 * US)
+        host.event(line, "tpu::System::Execute", at + 20 * US, 2 * US)
+        host.event(line, "DoEnqueueProgram", at + 30 * US, 2 * US, run)
+        host.event(line, "TransferD2HRequest", at + 80 * US, 5 * US)
+        core.event(modules, "jit_f(1)", at + 40 * US, 30 * US, {"run_id": index + 1, "queue_id": 0})
+    return space.SerializeToString()
+
+
+def test_requests_are_put_together_from_their_groups() -> None:
+    partial = analyze_host(serving_host(), "h")
+    requests = partial.requests
+    assert sorted(requests.models) == ["m2", "m:1"]
+    assert sorted((requests.end_ps - requests.begin_ps).tolist()) == [90 * US, 110 * US, 120 * US]
+    assert requests.write_ps.tolist() == [5 * US] * 3
+    assert requests.read_ps.tolist() == [5 * US] * 3
+    assert requests.device_ps.tolist() == [30 * US] * 3
+    tables: Any = run_tool_xprof("overview_page", [partial])
+    shown = {row[0]: row[1:] for row in cells(tables[4])}
+    assert list(shown) == ["Avg", "50.0%", "75.0%", "90.0%", "99.0%", "99.9%"]
+    assert shown["50.0%"] == pytest.approx([0.07, 0.03, 0.01, 0.11])
+    assert shown["99.9%"] == pytest.approx([0.08, 0.03, 0.01, 0.12])
+
+
 @pytest.mark.parametrize("with_plane", [False, True])
 def test_an_empty_profile_gives_every_tool_an_empty_result(with_plane: bool) -> None:
     space = xplane_pb2.XSpace(hostnames=["vm"])
