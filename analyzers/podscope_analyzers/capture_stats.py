@@ -74,6 +74,8 @@ class CaptureStats:
         hosts: In name order.
         host_ops: Operations on the hosts' threads, summed over hosts.
         device_ops: Operations on the devices, summed over devices and hosts.
+        host_execution: HLO operations that hosts without devices executed themselves; the
+            reference has none of them.
         steps: Steps that every host has, cores of all hosts side by side, without the first and
             last of each host where the reference leaves them out.
         all_steps: Likewise, none left out.
@@ -89,6 +91,7 @@ class CaptureStats:
     hosts: tuple[HostRow, ...]
     host_ops: OpDatabase
     device_ops: OpDatabase
+    host_execution: OpDatabase
     steps: StepDatabase
     all_steps: StepDatabase
     cores: dict[int, CoreDetails]

@@ -6,6 +6,7 @@ from typing import Final
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.inference_latency import Latency, latency
 from podscope_analyzers.input_pipeline import InputPipeline, analyze_input_pipeline
+from podscope_analyzers.op_metrics.database import OpDatabase
 from podscope_analyzers.op_metrics.framework_view import framework_view
 from podscope_analyzers.op_metrics.headline import (
     duty_cycle_ratio,
@@ -125,7 +126,7 @@ def overview(stats: CaptureStats, steps: StepDatabase) -> Overview:
     return Overview(
         pipeline=pipeline,
         latency=Latency() if environment.is_training else latency(stats.requests),
-        top_ops=top_ops(stats),
+        top_ops=top_ops(stats, stats.device_ops),
         compute_16bit_ratio=ps16 / measured if measured else 0.0,
         compute_32bit_ratio=ps32 / measured if measured else 0.0,
         has_precision=measured > 0,
@@ -145,9 +146,14 @@ def overview(stats: CaptureStats, steps: StepDatabase) -> Overview:
     )
 
 
-def top_ops(stats: CaptureStats) -> tuple[TopOp, ...]:
-    """The framework operations with the most self time on the devices, the longest first."""
-    view = framework_view(stats.device_ops, with_idle=False)
+def top_ops(stats: CaptureStats, ops: OpDatabase) -> tuple[TopOp, ...]:
+    """The framework operations with the most self time, the longest first.
+
+    Args:
+        stats: Of the capture.
+        ops: Those of its devices, or those that hosts without devices executed themselves.
+    """
+    view = framework_view(ops, with_idle=False)
     kernels = stats.kernels.by_op()
     total = view.total_op_time_ps
     found: list[TopOp] = []

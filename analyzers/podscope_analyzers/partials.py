@@ -21,7 +21,7 @@ from podscope_analyzers.step_activity import StepActivity
 from podscope_analyzers.steps import StepDatabase
 from podscope_analyzers.summary import HostSummary
 
-PARTIAL_VERSION: Final = 1
+PARTIAL_VERSION: Final = 2
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class HostPartial:
     perf_env: PerfEnv
     host_ops: OpDatabase
     device_ops: OpDatabase
+    host_execution: OpDatabase
     steps: StepDatabase
     activity: StepActivity
     kernels: KernelDatabase
@@ -110,6 +111,7 @@ _SECTIONS: Final[Mapping[str, Any]] = {
     "perf_env": PerfEnv,
     "host_ops": OpDatabase,
     "device_ops": OpDatabase,
+    "host_execution": OpDatabase,
     "steps": StepDatabase,
     "activity": StepActivity,
     "kernels": KernelDatabase,

@@ -12,6 +12,7 @@ from podscope_analyzers.inference_latency import Requests
 from podscope_analyzers.inference_requests import host_requests
 from podscope_analyzers.op_metrics.database import OpDatabase
 from podscope_analyzers.op_metrics.host_databases import device_op_database, host_op_database
+from podscope_analyzers.op_metrics.host_execution import host_execution_database
 from podscope_analyzers.op_metrics.run_environment import host_perf_env, host_run_environment
 from podscope_analyzers.partials import HostPartial
 from podscope_analyzers.peaks import PerfEnv
@@ -51,6 +52,7 @@ def analyze_host(buffer: bytes | memoryview | mmap, host: str) -> HostPartial:
         perf_env=host_perf_env(prepared),
         host_ops=host_op_database(prepared),
         device_ops=device_op_database(prepared, programs),
+        host_execution=host_execution_database(prepared, programs),
         steps=steps,
         activity=step_activity(space, begin_ps, end_ps),
         kernels=host_kernels(prepared, programs),
@@ -80,6 +82,7 @@ def combine(
         hosts=tuple(_host_row(index, partial) for index, partial in enumerate(ordered)),
         host_ops=OpDatabase.combine((p.host_ops for p in ordered), add_cores=False),
         device_ops=OpDatabase.combine(p.device_ops for p in ordered),
+        host_execution=OpDatabase.combine(p.host_execution for p in ordered),
         steps=all_steps
         if keep_incomplete_steps
         else _combined_steps(databases, keep_incomplete=False),

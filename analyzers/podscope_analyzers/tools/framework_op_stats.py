@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.op_metrics.database import IDLE, CostSource, OpDatabase, safe_divide
@@ -17,11 +17,15 @@ MAX_ROWS: Final = 500
 """Operations kept on the devices, and on the hosts."""
 
 
+Place = Literal["device", "host", "host_execution"]
+
+
 @dataclass(frozen=True)
 class OpRow:
     """One operation's row.
 
     Attributes:
+        place: Where it ran. ``host_execution`` is HLO of a program for the CPU.
         device_ratio: Share of the devices' time; 0 on the host.
         device_cumulative_ratio: The same with all rows before.
         host_ratio: Share of the hosts' time; 0 on the device.
@@ -31,7 +35,7 @@ class OpRow:
     """
 
     rank: int
-    on_device: bool
+    place: Place
     type: str
     name: str
     occurrences: int
@@ -55,28 +59,29 @@ def op_rows(stats: CaptureStats, *, with_idle: bool, own: bool) -> list[OpRow]:
         with_idle: Whether the time without operations is a row, and counts in the shares.
         own: Whether flops and bytes are ours, or follow the reference's rule.
     """
-    device = framework_view(stats.device_ops, with_idle=True)
-    rows = list(_rows(device, stats, with_idle=with_idle, own=own, on_device=True, first_rank=1))
-    rows += _rows(
-        stats.host_ops,
-        stats,
-        with_idle=with_idle,
-        own=own,
-        on_device=False,
-        first_rank=len(rows) + 1,
-    )
+    places: list[tuple[Place, OpDatabase]] = [
+        ("device", framework_view(stats.device_ops, with_idle=True)),
+        ("host", stats.host_ops),
+    ]
+    if own:
+        # These are work that the reference does not show at all.
+        places.append(("host_execution", framework_view(stats.host_execution, with_idle=False)))
+    rows: list[OpRow] = []
+    for place, database in places:
+        rows += _rows(database, stats, place, len(rows) + 1, with_idle=with_idle, own=own)
     return rows
 
 
 def _rows(
     database: OpDatabase,
     stats: CaptureStats,
+    place: Place,
+    first_rank: int,
     *,
     with_idle: bool,
     own: bool,
-    on_device: bool,
-    first_rank: int,
 ) -> Iterator[OpRow]:
+    on_device = place == "device"
     total_ps = database.total_time_ps if with_idle else database.total_op_time_ps
     roofline = Roofline(database, stats.perf_env, stats.run_environment.device_type, own=own)
     by_op = stats.kernels.by_op() if on_device else {}
@@ -93,7 +98,7 @@ def _rows(
         kernels = by_op.get(name)
         yield OpRow(
             rank=rank,
-            on_device=on_device,
+            place=place,
             type=category,
             name=name,
             occurrences=int(database.column("occurrences")[row]),
@@ -151,12 +156,13 @@ _COST_SOURCES: Final = {
 def _table(rows: list[OpRow], is_gpu: bool) -> Table:
     cells: list[list[Cell]] = []
     for row in rows:
-        knows_cost = row.on_device and row.cost_source != CostSource.NONE
+        on_device = row.place == "device"
+        knows_cost = on_device and row.cost_source != CostSource.NONE
         rates = row.rates
         cells.append(
             [
                 row.rank,
-                "device" if row.on_device else "host",
+                row.place,
                 row.type,
                 row.name,
                 row.occurrences,
@@ -172,7 +178,7 @@ def _table(rows: list[OpRow], is_gpu: bool) -> Table:
                 rates.model_flop_rate * 1e9 if knows_cost else None,
                 rates.memory_bandwidth * GIBI * 1e9 if knows_cost else None,
                 rates.operational_intensity if knows_cost else None,
-                row.tensor_core_ratio if is_gpu and row.on_device else None,
+                row.tensor_core_ratio if is_gpu and on_device else None,
                 rates.bound_by.lower(),
                 "eager" if row.is_eager else "function",
                 _COST_SOURCES[row.cost_source],
@@ -213,7 +219,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
 
 def _reasons(stats: CaptureStats) -> list[Reason]:
     reasons = []
-    if stats.device_ops.total_op_time_ps == 0:
+    if stats.device_ops.total_op_time_ps == 0 and not len(stats.host_execution):
         reasons.append(
             Reason(
                 "no_device_ops",
@@ -281,7 +287,7 @@ def _xprof_table(rows: list[OpRow], is_gpu: bool) -> XprofTable:
         rates = row.rates
         every = (
             row.rank,
-            "Device" if row.on_device else "Host",
+            row.place.capitalize(),
             row.type,
             row.name,
             row.occurrences,

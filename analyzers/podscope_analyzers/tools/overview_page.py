@@ -1,6 +1,7 @@
 """Overview: step times, what bounds them, the operations that take most, what to do next."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from podscope_analyzers.capture_stats import CaptureStats
@@ -8,7 +9,7 @@ from podscope_analyzers.host_work import compare_hosts
 from podscope_analyzers.input_pipeline.bottleneck import Bottleneck
 from podscope_analyzers.input_pipeline.tpu_steps import TpuSteps
 from podscope_analyzers.input_pipeline.xprof import diagnostics_table, steps_table
-from podscope_analyzers.overview import Overview, overview
+from podscope_analyzers.overview import Overview, overview, top_ops
 from podscope_analyzers.overview_steps import (
     complete_steps,
     overview_steps_table,
@@ -41,6 +42,11 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     """
     del parameters
     shown = overview(stats, complete_steps(stats))
+    top_ops_place = "device"
+    if not shown.top_ops and len(stats.host_execution):
+        # Programs for the CPU have operations too, which the reference does not show.
+        shown = replace(shown, top_ops=top_ops(stats, stats.host_execution))
+        top_ops_place = "host_execution"
     environment = stats.run_environment
     report = compare_hosts(stats)
     tables = {
@@ -62,6 +68,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
             "device_core_count": environment.device_core_count,
             "is_training": environment.is_training,
         },
+        "top_ops_place": top_ops_place,
         "step_count": len(stats.all_steps),
         "complete_step_count": shown.pipeline.step_time.count,
         "step_time_ms": shown.pipeline.step_time.to_json()

@@ -29,7 +29,7 @@ export function columnAt(table: Table, pattern: RegExp): number {
 
 export const sideOf = (table: Table): ((row: readonly Cell[]) => "Host" | "Device") => {
   const at = columnAt(table, SIDE);
-  return (row) => (String(row[at]).toLowerCase() === "host" ? "Host" : "Device");
+  return (row) => (String(row[at]).toLowerCase().startsWith("host") ? "Host" : "Device");
 };
 
 /** Rows of one side whose text holds what is searched for. */
