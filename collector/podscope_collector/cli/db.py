@@ -26,8 +26,10 @@ def upgrade(data_dir: DataDir = None) -> None:
     from podscope_collector import schema
     from podscope_collector.datafolder import open_data_folder
     from podscope_collector.db import Database
+    from podscope_collector.logs import configure_logging
 
     settings = load_settings(data_dir=data_dir)
+    configure_logging(settings)
     if settings.database_url is None:
         open_data_folder(settings.data_dir)
     database = Database(settings.database)
