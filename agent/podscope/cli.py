@@ -89,23 +89,30 @@ def _fail(message: str, code: ExitCode) -> NoReturn:
     sys.exit(int(code))
 
 
+def _fail_for_missing_package(name: str, error: ModuleNotFoundError) -> NoReturn:
+    if error.name is None or error.name.startswith("podscope"):
+        raise error
+    _fail(
+        f"'{name}' needs the package '{error.name}'; "
+        f"install it with: pip install 'podscope[{COMMANDS[name].extra}]'",
+        ExitCode.USAGE,
+    )
+
+
 def _run(name: str, args: Sequence[str]) -> int:
     command = COMMANDS[name]
     module_name, _, attribute = command.target.partition(":")
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        if error.name is not None and error.name.startswith(module_name.partition(".")[0]):
-            raise
-        _fail(
-            f"'{name}' needs the package '{error.name}'; "
-            f"install it with: pip install 'podscope[{command.extra}]'",
-            ExitCode.USAGE,
-        )
+        _fail_for_missing_package(name, error)
     app = getattr(module, attribute)
     try:
         # Not standalone: it would swallow return codes and print errors in its own way.
         result = app(args=list(args), prog_name=f"podscope {name}", standalone_mode=False)
+    except ModuleNotFoundError as error:
+        # Commands import what is heavy when they run, not when their help is shown.
+        _fail_for_missing_package(name, error)
     except Exception as error:
         if isinstance(error.__cause__, KeyboardInterrupt):
             raise KeyboardInterrupt from error

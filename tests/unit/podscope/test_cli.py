@@ -39,14 +39,21 @@ def test_version_needs_no_server_stack() -> None:
     assert done.stdout.startswith("podscope ")
 
 
-def test_a_command_whose_part_is_not_installed_says_which_extra_brings_it() -> None:
+@pytest.mark.parametrize(
+    ("package", "command", "extra"),
+    [("typer", ["simulate", "--hosts", "1"], "agent"), ("alembic", ["up"], "all")],
+    ids=["on import", "on call"],
+)
+def test_a_command_whose_part_is_not_installed_says_which_extra_brings_it(
+    package: str, command: list[str], extra: str
+) -> None:
     code = (
-        "import sys\nsys.modules['typer'] = None\n"
-        "from podscope.cli import main; main(['simulate', '--hosts', '1'])"
+        f"import sys\nsys.modules['{package}'] = None\n"
+        f"from podscope.cli import main; main({command!r})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "pip install 'podscope[agent]'" in done.stderr
+    assert f"pip install 'podscope[{extra}]'" in done.stderr
 
 
 @pytest.mark.parametrize(
