@@ -4,6 +4,8 @@ from typing import ClassVar
 
 from podscope_protos.errors import ExitCode, PodscopeError
 
+_MAX_SHOWN = 80
+
 
 class AgentError(PodscopeError):
     """Root of the agent's errors."""
@@ -22,6 +24,20 @@ class PortInUseError(AgentError):
         super().__init__(f"port {port} is in use; choose another with {option}")
 
 
+class ListenError(AgentError):
+    """An address that cannot be listened on."""
+
+    code: ClassVar[str] = "cannot_listen"
+    exit_code: ClassVar[ExitCode] = ExitCode.USAGE
+
+
+class SettingError(AgentError):
+    """A setting that cannot have the value that it was given."""
+
+    code: ClassVar[str] = "bad_setting"
+    exit_code: ClassVar[ExitCode] = ExitCode.USAGE
+
+
 class SimulationError(AgentError):
     """A simulation that cannot be made as it is asked for."""
 
@@ -36,7 +52,10 @@ class TargetError(AgentError):
     exit_code: ClassVar[ExitCode] = ExitCode.USAGE
 
     def __init__(self, given: str, problem: str) -> None:
-        super().__init__(f"target '{given}': {problem}; give host:port, for example localhost:9999")
+        line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in given[: _MAX_SHOWN + 1])
+        if len(line) > _MAX_SHOWN:
+            line = line[: _MAX_SHOWN - 1] + "…"
+        super().__init__(f"target '{line}': {problem}; give host:port, for example localhost:9999")
 
 
 class NoTargetError(AgentError):

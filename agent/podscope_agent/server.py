@@ -10,6 +10,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
 from podscope_agent.errors import PortInUseError
+from podscope_agent.listening import bracketed, check_bind
 from podscope_agent.live.exporter import LiveFigures
 from podscope_agent.monitor import monitor_response
 from podscope_agent.session import HostSession, RpcFailure
@@ -153,10 +154,11 @@ class AgentServer:
 
         Raises:
             PortInUseError: the port is taken.
+            ListenError: the address is none of this host's.
         """
-        host = f"[{self._host}]" if ":" in self._host else self._host
+        check_bind(self._host, self.port, "--port")
         try:
-            bound = self._server.add_insecure_port(f"{host}:{self.port}")
+            bound = self._server.add_insecure_port(bracketed(self._host, self.port))
         except RuntimeError as error:
             raise PortInUseError(self.port, "--port") from error
         if bound == 0:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from podscope_agent.errors import NoTargetError, TargetError
 
 _SCHEME = re.compile(r"^grpc://", re.IGNORECASE)
-_ADDRESS = re.compile(r"^(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):(?P<port>\d{1,5})$")
+_ADDRESS = re.compile(r"^(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):(?P<port>[0-9]{1,5})\Z")
 _MAX_PORT = 65535
 
 

@@ -9,14 +9,15 @@ import structlog
 import typer
 from prometheus_client import start_http_server
 
-from podscope_agent.errors import PortInUseError
+from podscope_agent.errors import ListenError, PortInUseError
+from podscope_agent.listening import bracketed, check_bind
 from podscope_agent.live.exporter import AgentMetrics, LiveFigures
 from podscope_agent.live.model import DeviceBackend
 from podscope_agent.live.nvml import NvmlBackend
 from podscope_agent.live.tpu import TpuBackend
 from podscope_agent.server import AgentServer, AgentService
 from podscope_agent.session import HostSession
-from podscope_agent.settings import AgentSettings
+from podscope_agent.settings import AgentSettings, load_settings
 from podscope_agent.targets import parse_targets
 
 _EPILOG = """\
@@ -64,7 +65,7 @@ def agent(
     }
     # What is not given on the command line comes from the environment.
     chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    settings = AgentSettings(**chosen)
+    settings = load_settings(**chosen)
     _log_to_stderr()
     asyncio.run(_serve(settings))
 
@@ -85,9 +86,13 @@ def _log_to_stderr() -> None:
     )
 
 
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
 async def _serve(settings: AgentSettings) -> None:
     targets = parse_targets([settings.targets])
-    backends: list[DeviceBackend] = [TpuBackend(settings.tpu_metrics.split(","))]
+    backends: list[DeviceBackend] = [TpuBackend(_items(settings.tpu_metrics))]
     if nvml := NvmlBackend.load():
         backends.append(nvml)
     live = LiveFigures(settings.node_name, backends)
@@ -96,15 +101,20 @@ async def _serve(settings: AgentSettings) -> None:
     server = AgentServer(AgentService(session, live), settings.host, settings.port)
     await server.start()
     try:
+        # By hand first: with port 0 or a foreign address the reason is not a taken port.
+        check_bind(settings.host, settings.metrics_port, "--metrics-port")
         exporter, exporter_thread = start_http_server(
             settings.metrics_port, settings.host, registry=metrics.registry
         )
+    except (ListenError, PortInUseError):
+        await server.stop(0)
+        raise
     except OSError as error:
         await server.stop(0)
         raise PortInUseError(settings.metrics_port, "--metrics-port") from error
     sys.stdout.write(
-        f"podscope agent: profiler service on {settings.host}:{server.port}, "
-        f"metrics on http://{settings.host}:{exporter.server_port}/metrics, "
+        f"podscope agent: profiler service on {bracketed(settings.host, server.port)}, "
+        f"metrics on http://{bracketed(settings.host, exporter.server_port)}/metrics, "
         f"targets {', '.join(targets)}\n"
     )
     sys.stdout.flush()

@@ -2,16 +2,15 @@
 
 import asyncio
 import contextlib
-import errno
-import socket
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import grpc
 
 from podscope_agent.errors import PortInUseError, SimulationError
+from podscope_agent.listening import bracketed, check_bind, free_port
 from podscope_agent.simulator.faults import Fault
 from podscope_agent.simulator.pod import Pod
 from podscope_agent.simulator.profiler import Handler, HostProfiler
@@ -95,7 +94,7 @@ class PodServer:
 
         Raises:
             PortInUseError: One of them is taken.
-            SimulationError: The address cannot be listened on.
+            ListenError: The address cannot be listened on.
         """
         # Built once, before the first request: every host needs both.
         _ = self._pod.timeline.steps, self._pod.hlo
@@ -103,7 +102,7 @@ class PodServer:
         try:
             for index in range(self._pod.hosts):
                 port = await self._start_host(index)
-                address = f"{self._host}:{port}"
+                address = bracketed(self._host, port)
                 fault = self._faults.get(index)
                 served.append(ServedHost(index, self._pod.hostname(index), address, fault))
         except BaseException:
@@ -122,11 +121,11 @@ class PodServer:
         port = self._port_base and self._port_base + index
         fault = self._faults.get(index)
         if fault is not None and fault.kind == "refuse":
-            return port or _free_port(self._host)
+            return port or free_port(self._host)
         profiler = HostProfiler(self._pod, index, self._executor, fault)
         server = grpc.aio.server(options=_OPTIONS)
         server.add_generic_rpc_handlers((_MethodHandler(profiler.handlers),))
-        _check_bind(self._host, port)
+        check_bind(self._host, port, "--port-base")
         if fault is None or fault.kind not in {"reset", "slow"}:
             port = _bind(server, self._host, port)
         else:
@@ -166,43 +165,7 @@ def check_ports(port_base: int, hosts: int) -> None:
 
 
 def _bind(server: grpc.aio.Server, host: str, port: int) -> int:
-    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
-        return server.add_insecure_port(target)
+        return server.add_insecure_port(bracketed(host, port))
     except RuntimeError as error:
         raise PortInUseError(port, "--port-base") from error
-
-
-def _check_bind(host: str, port: int) -> None:
-    """Bind once by hand: gRPC does not tell why it cannot."""
-    family, address = _resolve(host, port)
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(address)
-            # Only listening tells that another listener set SO_REUSEADDR too.
-            probe.listen(1)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise PortInUseError(port, "--port-base") from error
-            msg = (
-                f"cannot listen on {host}:{port}: {error.strerror}; "
-                "choose another --host or --port-base"
-            )
-            raise SimulationError(msg) from error
-
-
-def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except OSError as error:
-        msg = f"no such address to listen on: '{host}'; check --host"
-        raise SimulationError(msg) from error
-    return family, address
-
-
-def _free_port(host: str) -> int:
-    family, address = _resolve(host, 0)
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.bind(address)
-        return int(probe.getsockname()[1])
