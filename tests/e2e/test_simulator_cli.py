@@ -102,6 +102,7 @@ def test_help_shows_examples_and_every_fault() -> None:
         (("--host", "no.such.name.invalid"), "check --host"),
         (("--session", "a"), "--write"),
         (("--write", "{tmp}", "--session", "../up"), "not a plain folder name"),
+        (("--write", "{tmp}", "--session", ".."), "not a plain folder name"),
         (("--write", "/proc/nope"), "cannot write to"),
         (("--port-base", "0", "--truth", "/proc/nope/t.json"), "choose another --truth"),
     ],

@@ -148,8 +148,10 @@ def _write(
     *,
     as_json: bool,
 ) -> int:
-    if session is not None and (not session or Path(session).name != session):
-        msg = f"session '{session}' is not a plain folder name"
+    if session is not None and (
+        session in {"", ".."} or Path(session).name != session or not session.isprintable()
+    ):
+        msg = f"--session {session[:80]!r} is not a plain folder name"
         raise SimulationError(msg)
     written = []
     for host, path, size in write_pod(pod, folder, session, faults):
