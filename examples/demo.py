@@ -29,7 +29,8 @@ EXAMPLES = Path(__file__).resolve().parent
 SLOW_PROCESS = 2
 SLOW_SIMULATED_HOST = 5
 TOP_OPS = 10
-OP_WIDTH = 46
+OP_WIDTH = 42
+PLACES = {"device": "device", "host": "host", "host_execution": "CPU"}
 PODSCOPE = [sys.executable, "-m", "podscope"]
 
 console = Console(highlight=False)
@@ -321,9 +322,18 @@ def step_table(hosts: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
-def shortened(name: str) -> str:
-    """An op's name with the beginning of a long path left out."""
-    return name if len(name) <= OP_WIDTH else "…" + name[1 - OP_WIDTH :]
+def shortened(name: str, width: int) -> str:
+    """A name with the beginning of a long path left out."""
+    return name if len(name) <= width else "…" + name[1 - width :]
+
+
+def op_name(op: dict[str, Any]) -> str:
+    """An op's name; of an instruction also what it was compiled from, as far as there is room."""
+    name = str(op["operation"])
+    room = OP_WIDTH - len(name) - 3
+    if op["framework_name"] and room > 0:
+        return f"{name} ({shortened(op['framework_name'], room)})"
+    return shortened(name, OP_WIDTH)
 
 
 def op_table(ops: Sequence[dict[str, Any]]) -> Table:
@@ -335,10 +345,11 @@ def op_table(ops: Sequence[dict[str, Any]]) -> Table:
     for name in ("count", "self ms", "share"):
         table.add_column(name, justify="right", no_wrap=True)
     for op in ops:
-        share = op["device_total_self_time_ratio"] or op["host_total_self_time_ratio"] or 0
+        # Shares are of the place's time; the two other places' are 0.
+        share = sum(op[f"{place}_total_self_time_ratio"] for place in PLACES)
         table.add_row(
-            op["host_or_device"],
-            shortened(op["operation"]),
+            PLACES[op["host_or_device"]],
+            op_name(op),
             f"{op['occurrences']:,}",
             f"{op['total_self_time_us'] / 1000:.2f}",
             f"{share:.1%}",

@@ -21,7 +21,7 @@ from podscope_analyzers.step_activity import StepActivity
 from podscope_analyzers.steps import StepDatabase
 from podscope_analyzers.summary import HostSummary
 
-PARTIAL_VERSION: Final = 2
+PARTIAL_VERSION: Final = 3
 
 
 @dataclass(frozen=True)

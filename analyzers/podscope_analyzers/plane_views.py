@@ -91,6 +91,10 @@ class OpPlane(Protocol):
         """Its lines, derived ones included."""
 
     @property
+    def stat_names(self) -> frozenset[str]:
+        """Names of all stats that its events and metadata may have."""
+
+    @property
     def event_metadata(self) -> MetadataTable:
         """What its events are called."""
 

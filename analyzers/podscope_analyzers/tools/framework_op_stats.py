@@ -1,21 +1,21 @@
-"""Framework operations by self time, on devices and on hosts."""
+"""Operations by self time: on devices, on hosts, and of compiled programs run by host threads."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, TypedDict
 
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.op_metrics.database import IDLE, CostSource, OpDatabase, safe_divide
 from podscope_analyzers.op_metrics.framework_view import framework_view, is_training
 from podscope_analyzers.op_metrics.rates import GIBI, OpRates, Roofline
+from podscope_analyzers.op_names import parse_op_name
 from podscope_analyzers.result import Cell, Column, Reason, Scope, Table, ToolResult
 from podscope_analyzers.xprof_table import XprofColumn, XprofTable
 
 NAME: Final = "framework_op_stats"
-VERSION: Final = 1
+VERSION: Final = 2
 MAX_ROWS: Final = 500
-"""Operations kept on the devices, and on the hosts."""
-
+"""Operations kept on the devices, on the hosts, and of host execution."""
 
 Place = Literal["device", "host", "host_execution"]
 
@@ -25,11 +25,8 @@ class OpRow:
     """One operation's row.
 
     Attributes:
-        place: Where it ran. ``host_execution`` is HLO of a program for the CPU.
-        device_ratio: Share of the devices' time; 0 on the host.
-        device_cumulative_ratio: The same with all rows before.
-        host_ratio: Share of the hosts' time; 0 on the device.
-        host_cumulative_ratio: The same with all rows before.
+        ratio: Share of the time of all operations at its place.
+        cumulative_ratio: The same with all rows of the place before.
         tensor_core_ratio: Share of the kernels' time on tensor cores.
         cost_source: Where flops and bytes are from.
     """
@@ -41,18 +38,25 @@ class OpRow:
     occurrences: int
     time_us: float
     self_time_us: float
-    device_ratio: float
-    device_cumulative_ratio: float
-    host_ratio: float
-    host_cumulative_ratio: float
+    ratio: float
+    cumulative_ratio: float
     rates: OpRates
     tensor_core_ratio: float
     is_eager: bool
     cost_source: CostSource
+    framework_name: str = ""
+    program_id: int | None = None
+    source: str = ""
+
+    def ratios(self, place: Place) -> tuple[float, float]:
+        """Share and cumulative share in the columns of a place; 0 in those of another."""
+        return (self.ratio, self.cumulative_ratio) if self.place == place else (0.0, 0.0)
 
 
 def op_rows(stats: CaptureStats, *, with_idle: bool, own: bool) -> list[OpRow]:
     """Rows of the devices' operations, then of the hosts', each by self time.
+
+    Ours have those of host execution after them; the reference does not know these.
 
     Args:
         stats: Of the capture.
@@ -64,27 +68,28 @@ def op_rows(stats: CaptureStats, *, with_idle: bool, own: bool) -> list[OpRow]:
         ("host", stats.host_ops),
     ]
     if own:
-        # These are work that the reference does not show at all.
-        places.append(("host_execution", framework_view(stats.host_execution, with_idle=False)))
+        places.append(("host_execution", stats.host_execution))
     rows: list[OpRow] = []
     for place, database in places:
-        rows += _rows(database, stats, place, len(rows) + 1, with_idle=with_idle, own=own)
+        first_rank = len(rows) + 1
+        rows += _rows(
+            database, stats, with_idle=with_idle, own=own, place=place, first_rank=first_rank
+        )
     return rows
 
 
 def _rows(
     database: OpDatabase,
     stats: CaptureStats,
-    place: Place,
-    first_rank: int,
     *,
     with_idle: bool,
     own: bool,
+    place: Place,
+    first_rank: int,
 ) -> Iterator[OpRow]:
-    on_device = place == "device"
     total_ps = database.total_time_ps if with_idle else database.total_op_time_ps
     roofline = Roofline(database, stats.perf_env, stats.run_environment.device_type, own=own)
-    by_op = stats.kernels.by_op() if on_device else {}
+    by_op = stats.kernels.by_op() if place == "device" else {}
     cumulative = 0.0
     rank = first_rank
     for row in database.order_by_self_time()[:MAX_ROWS].tolist():
@@ -104,16 +109,33 @@ def _rows(
             occurrences=int(database.column("occurrences")[row]),
             time_us=int(database.column("time_ps")[row]) / 1e6,
             self_time_us=self_us,
-            device_ratio=ratio if on_device else 0.0,
-            device_cumulative_ratio=cumulative if on_device else 0.0,
-            host_ratio=0.0 if on_device else ratio,
-            host_cumulative_ratio=0.0 if on_device else cumulative,
+            ratio=ratio,
+            cumulative_ratio=cumulative,
             rates=roofline[row],
             tensor_core_ratio=kernels.tensor_core_ratio if kernels else 0.0,
             is_eager=bool(database.column("is_eager")[row]),
             cost_source=CostSource(int(database.column("cost_source")[row])),
+            **(_of_program(database, row) if place == "host_execution" else {}),
         )
         rank += 1
+
+
+class _OfProgram(TypedDict, total=False):
+    framework_name: str
+    program_id: int | None
+    source: str
+
+
+def _of_program(database: OpDatabase, row: int) -> _OfProgram:
+    """What an instruction's program says of it."""
+    file = database.text("source_file", row)
+    # Without a file of its own, the innermost frame, less its column.
+    frame = database.text("source_stack", row).partition("\n")[0].rpartition(":")[0]
+    return {
+        "framework_name": database.text("provenance", row),
+        "program_id": database.module_id(row),
+        "source": f"{file}:{int(database.column('source_line')[row])}" if file else frame,
+    }
 
 
 _COLUMNS: Final = (
@@ -137,6 +159,18 @@ _COLUMNS: Final = (
     Column(
         "host_cumulative_total_self_time_ratio", "Cumulative share of host time", "number", "ratio"
     ),
+    Column(
+        "host_execution_total_self_time_ratio",
+        "Share of the programs' time on host threads",
+        "number",
+        "ratio",
+    ),
+    Column(
+        "host_execution_cumulative_total_self_time_ratio",
+        "Cumulative share of the programs' time on host threads",
+        "number",
+        "ratio",
+    ),
     Column("measured_flops_per_second", "FLOP rate", "number", "flops/s"),
     Column("model_flops_per_second", "Model FLOP rate", "number", "flops/s"),
     Column("measured_memory_bytes_per_second", "Memory bandwidth", "number", "bytes/s"),
@@ -145,6 +179,9 @@ _COLUMNS: Final = (
     Column("bound_by", "Bound by", "string"),
     Column("execution_mode", "Execution", "string"),
     Column("cost_source", "Source of flops and bytes", "string"),
+    Column("framework_name", "Framework operation", "string"),
+    Column("program_id", "Program", "string"),
+    Column("source", "Source", "string"),
 )
 _COST_SOURCES: Final = {
     CostSource.NONE: None,
@@ -156,8 +193,7 @@ _COST_SOURCES: Final = {
 def _table(rows: list[OpRow], is_gpu: bool) -> Table:
     cells: list[list[Cell]] = []
     for row in rows:
-        on_device = row.place == "device"
-        knows_cost = on_device and row.cost_source != CostSource.NONE
+        knows_cost = row.place != "host" and row.cost_source != CostSource.NONE
         rates = row.rates
         cells.append(
             [
@@ -170,25 +206,33 @@ def _table(rows: list[OpRow], is_gpu: bool) -> Table:
                 safe_divide(row.time_us, row.occurrences),
                 row.self_time_us,
                 safe_divide(row.self_time_us, row.occurrences),
-                row.device_ratio,
-                row.device_cumulative_ratio,
-                row.host_ratio,
-                row.host_cumulative_ratio,
+                *row.ratios("device"),
+                *row.ratios("host"),
+                *row.ratios("host_execution"),
                 rates.flop_rate * 1e9 if knows_cost else None,
                 rates.model_flop_rate * 1e9 if knows_cost else None,
                 rates.memory_bandwidth * GIBI * 1e9 if knows_cost else None,
                 rates.operational_intensity if knows_cost else None,
-                row.tensor_core_ratio if is_gpu and on_device else None,
+                row.tensor_core_ratio if is_gpu and row.place == "device" else None,
                 rates.bound_by.lower(),
                 "eager" if row.is_eager else "function",
                 _COST_SOURCES[row.cost_source],
+                row.framework_name.removesuffix(":") or None,
+                None if row.program_id is None else str(row.program_id),
+                row.source or None,
             ]
         )
     return Table(_COLUMNS, cells)
 
 
 def _task_type(rows: list[OpRow]) -> str:
-    return "Training" if any(is_training(row.name, row.type) for row in rows) else "Inference"
+    def trains(row: OpRow) -> bool:
+        if row.place != "host_execution":
+            return is_training(row.name, row.type)
+        op = parse_op_name(row.framework_name)
+        return is_training(op.name, op.type)
+
+    return "Training" if any(map(trains, rows)) else "Inference"
 
 
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
@@ -219,20 +263,21 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
 
 def _reasons(stats: CaptureStats) -> list[Reason]:
     reasons = []
-    if stats.device_ops.total_op_time_ps == 0 and not len(stats.host_execution):
+    if not stats.device_ops.total_op_time_ps and not len(stats.host_execution):
         reasons.append(
             Reason(
                 "no_device_ops",
-                "no operation of a device is in the capture",
-                "capture while the job runs steps on its accelerators",
+                "No operation of a device is in the capture.",
+                "Capture while the job runs steps on its accelerators.",
             )
         )
-    if stats.host_ops.total_op_time_ps == 0:
+    # A program in plain JAX has none; what ran is told by the operations of the program.
+    if not stats.host_ops.total_op_time_ps and not len(stats.host_execution):
         reasons.append(
             Reason(
                 "no_host_ops",
-                "no framework operation of a host thread is in the capture",
-                "capture with host_tracer_level 2",
+                "No framework operation of a host thread is in the capture.",
+                "Capture with host_tracer_level 2.",
             )
         )
     return reasons
@@ -287,7 +332,7 @@ def _xprof_table(rows: list[OpRow], is_gpu: bool) -> XprofTable:
         rates = row.rates
         every = (
             row.rank,
-            row.place.capitalize(),
+            "Device" if row.place == "device" else "Host",
             row.type,
             row.name,
             row.occurrences,
@@ -295,10 +340,8 @@ def _xprof_table(rows: list[OpRow], is_gpu: bool) -> XprofTable:
             safe_divide(row.time_us, row.occurrences),
             row.self_time_us,
             safe_divide(row.self_time_us, row.occurrences),
-            row.device_ratio,
-            row.device_cumulative_ratio,
-            row.host_ratio,
-            row.host_cumulative_ratio,
+            *row.ratios("device"),
+            *row.ratios("host"),
             rates.flop_rate,
             rates.model_flop_rate,
             rates.memory_bandwidth,

@@ -69,6 +69,8 @@ describe("the op table", () => {
   test("filters by side and text, and ranks self time by a column", () => {
     expect(filterOps(table, "Host", "")).toHaveLength(1);
     expect(filterOps(table, "", "matmul")).toHaveLength(2);
+    const cpu = { ...table, rows: [["host_execution", "dot", "dot.1", 30] as const, ...table.rows] };
+    expect(filterOps(cpu, "Program", "").map((row) => row[2])).toEqual(["dot.1"]);
     expect(rankBy(table, filterOps(table, "Device", ""), /^type$/, 1)).toEqual([{ name: "IDLE", time: 60, ratio: 0.6 }]);
   });
 });

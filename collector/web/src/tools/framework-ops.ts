@@ -1,4 +1,4 @@
-/** Reads the op table: device and host rows, with and without idle time. */
+/** Reads the op table: rows of devices, of hosts, and of programs that host threads ran, with and without idle time. */
 import type { Cell, Column, Table, ToolResult } from "../api/types";
 import { isTable, tablesIn } from "./tables";
 
@@ -27,9 +27,15 @@ export function columnAt(table: Table, pattern: RegExp): number {
   return table.columns.findIndex((column) => pattern.test(column.id));
 }
 
-export const sideOf = (table: Table): ((row: readonly Cell[]) => "Host" | "Device") => {
+/** A program is of a host without devices: its threads ran it. */
+export type Side = "Device" | "Host" | "Program";
+
+export const sideOf = (table: Table): ((row: readonly Cell[]) => Side) => {
   const at = columnAt(table, SIDE);
-  return (row) => (String(row[at]).toLowerCase().startsWith("host") ? "Host" : "Device");
+  return (row) => {
+    const side = String(row[at]).toLowerCase();
+    return side === "host_execution" ? "Program" : side === "host" ? "Host" : "Device";
+  };
 };
 
 /** Rows of one side whose text holds what is searched for. */

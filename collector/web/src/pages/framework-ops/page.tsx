@@ -40,7 +40,7 @@ export function opColumns(table: Table): TableColumn<Row>[] {
       return [{ ...shared, label, unit: unit.unit, cell: (row) => (typeof row[at] === "number" ? fixed(((row[at] as number) * factor) / unit.factor, decimals) : <span class="quiet">none</span>) }];
     }
     if (numeric && isRatio(column)) {
-      const bar = /^(device|host)_total_self_time/.test(column.id);
+      const bar = /^(device|host|host_execution)_total_self_time/.test(column.id);
       return [
         {
           ...shared,
@@ -102,10 +102,11 @@ export function FrameworkOpsPage({ result }: ToolViewProps) {
   const sum = (of: Table["rows"]): number => of.reduce((total, row) => total + (typeof row[time] === "number" ? (row[time] as number) : 0), 0) * ((timeColumn && msFactor(timeColumn)) ?? 1);
   const device = table.rows.filter((row) => where(row) === "Device");
   const host = table.rows.filter((row) => where(row) === "Host");
-  const main = device.length > 0 ? device : host;
+  const program = table.rows.filter((row) => where(row) === "Program");
+  const [mainSide, main] = device.length > 0 ? (["Device", device] as const) : program.length > 0 ? (["Program", program] as const) : (["Host", host] as const);
   const first = rankBy(table, main, OPERATION, 1)[0];
   const sort = parseSort(parameter("sort") ?? `-${timeColumn?.id ?? ""}`);
-  const shownSide = side || (device.length > 0 ? "Device" : "Host");
+  const shownSide = side || mainSide;
   const rankRows = table.rows.filter((row) => where(row) === shownSide);
   const exportCsv = (): void => {
     const sorted = sortRows(rows, columns, sort);
@@ -116,8 +117,8 @@ export function FrameworkOpsPage({ result }: ToolViewProps) {
       {first && (
         <Verdict
           tone="info"
-          clause={`${first.name} takes ${percent(first.ratio)} of the ${device.length > 0 ? "device's" : "host's"} self time.`}
-          sentence={`${plural(device.length, "device op")} in ${text(duration(sum(device)))}, ${plural(host.length, "host op")} in ${text(duration(sum(host)))}.`}
+          clause={`${first.name} takes ${percent(first.ratio)} of the ${mainSide.toLowerCase()}'s self time.`}
+          sentence={`${program.length > 0 ? `${plural(program.length, "program op")} on host threads` : plural(device.length, "device op")} in ${text(duration(sum(program.length > 0 ? program : device)))}, ${plural(host.length, "host op")} in ${text(duration(sum(host)))}.`}
           ruledOut={`Times are sums over cores and hosts. ${idle ? "Idle time is a row of its own." : "Idle time is left out."}`}
         />
       )}
@@ -132,7 +133,7 @@ export function FrameworkOpsPage({ result }: ToolViewProps) {
         tools={
           <>
             <SearchField label="Find an op or a type" value={search} onInput={(q) => setQuery({ q }, "replace")} />
-            <Segmented label="Side" options={[["", "all"], ["Device", "device"], ["Host", "host"]]} value={side} onChange={(value) => setQuery({ side: value })} />
+            <Segmented label="Side" options={[["", "all"], program.length > 0 ? ["Program", "program"] : ["Device", "device"], ["Host", "host"]]} value={side} onChange={(value) => setQuery({ side: value })} />
             <Switch label="Idle" on={idle} onChange={(on) => setQuery({ idle: on ? 1 : null })} />
             <button type="button" class="button bare" onClick={exportCsv}><Icon name="download" />CSV</button>
           </>
