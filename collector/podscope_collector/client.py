@@ -1,5 +1,7 @@
 """The REST API as the command line uses it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +19,27 @@ from podscope_collector.security import read_token
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 
 
+@contextmanager
+def as_of_podscope(url: str) -> Iterator[None]:
+    """Read an answer of ``url`` in the block: one that lacks what we read is not podscope's.
+
+    Raises:
+        ServiceUnreachableError: a field is missing or has a value that it cannot have.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise _foreign(url) from error
+
+
+def _foreign(url: str) -> ServiceUnreachableError:
+    message = (
+        f"{url} answers, but not as a podscope service of this version; "
+        "check --url, or upgrade the older of the two"
+    )
+    return ServiceUnreachableError(message)
+
+
 class ServiceClient:
     """Asks a podscope service; every failure becomes one of our errors.
 
@@ -29,6 +52,11 @@ class ServiceClient:
         if not url.startswith(("http://", "https://")):
             message = f"--url '{url[:80]}' is no URL; write {DEFAULT_URL}"
             raise RequestError(message)
+        try:
+            httpx.URL(url)
+        except httpx.InvalidURL as error:
+            message = f"--url '{url[:80]}' is no URL ({error}); write {DEFAULT_URL}"
+            raise RequestError(message) from error
         headers = {}
         if token_file is not None:
             headers["Authorization"] = f"Bearer {read_token(token_file).get_secret_value()}"
@@ -67,10 +95,16 @@ class ServiceClient:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            message = f"{self._url} does not answer as a podscope service; check --url"
-            raise ServiceUnreachableError(message)
+            if answer.status_code in {401, 403}:
+                # A proxy in front of the service answers so, in words of its own.
+                message = f"{self._url} wants to know who asks; pass --token-file"
+                raise DeniedError(message)
+            raise _foreign(self._url)
         if answer.is_success:
             return found
+        if answer.status_code == httpx.codes.NOT_FOUND and "code" not in found:
+            # Every problem that we answer has a code: this server only lacks our routes.
+            raise _foreign(self._url)
         detail = str(found.get("detail") or answer.reason_phrase)
         raise _error_of(answer.status_code)(detail)
 

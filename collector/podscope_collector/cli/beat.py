@@ -4,7 +4,7 @@ import typer
 
 from podscope_collector.cli.options import load_settings
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 _HELP = """\
 Send the ticks that fire schedules, recover lost work and prove that workers consume.

@@ -87,6 +87,9 @@ def capture(
     if logdir is not None and url is not None:
         msg = "--logdir and --url exclude each other: with --url the service chooses the place"
         raise RequestError(msg)
+    if logdir is not None and not logdir.strip():
+        msg = "--logdir is empty; name a folder, s3://bucket/… or gs://bucket/…"
+        raise RequestError(msg)
     request = parse_request(
         {
             "targets": targets,

@@ -11,6 +11,7 @@ import httpx
 from podscope_collector.captures.outcome import HostUpdate
 from podscope_collector.captures.request import CaptureRequest
 from podscope_collector.captures.states import CaptureState, HostState, ReasonCode
+from podscope_collector.client import as_of_podscope
 from podscope_collector.errors import (
     CollectorError,
     DeniedError,
@@ -71,15 +72,21 @@ def capture_remotely(
     if token_file is not None:
         headers["Authorization"] = f"Bearer {_token(token_file)}"
     base = url.rstrip("/") + "/api/v1"
+    try:
+        httpx.URL(base)
+    except httpx.InvalidURL as error:
+        msg = f"--url '{url[:80]}' is no URL ({error}); write http://127.0.0.1:8080"
+        raise RequestError(msg) from error
     with httpx.Client(base_url=base, headers=headers, timeout=30, trust_env=False) as client:
         created = _ask(client, url, "POST", "/captures", request.model_dump(mode="json"))
-        capture_id = str(created["id"])
+        with as_of_podscope(url):
+            capture_id = str(created["id"])
         seen: dict[str, tuple[str, int]] = {}
         patience_until = 0.0
         while True:
             try:
                 found = _ask(client, url, "GET", f"/captures/{capture_id}")
-                hosts = _ask(client, url, "GET", f"/captures/{capture_id}/hosts")["items"]
+                listed = _ask(client, url, "GET", f"/captures/{capture_id}/hosts")
                 patience_until = 0.0
             except ServiceUnreachableError:
                 # The capture goes on without us; a service that restarts comes back.
@@ -89,15 +96,18 @@ def capture_remotely(
                     raise
                 time.sleep(1)
                 continue
-            for host in hosts:
-                update = _host(host)
+            with as_of_podscope(url):
+                hosts = listed["items"]
+                state = CaptureState(found["state"])
+                ended = RemoteCapture(capture_id, str(found["session"]), state, hosts)
+                updates = ended.hosts
+            for update in updates:
                 key = (str(update.state), update.attempts)
                 if seen.get(update.target) != key:
                     seen[update.target] = key
                     on_update(update)
-            state = CaptureState(found["state"])
             if state in _ENDED:
-                return RemoteCapture(capture_id, str(found["session"]), state, hosts)
+                return ended
             time.sleep(POLL_S)
 
 
@@ -114,7 +124,7 @@ def _ask(
 ) -> dict[str, Any]:
     try:
         answer = client.request(method, path, json=body)
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         msg = f"no podscope service answers at {url} ({error}); start one with: podscope up"
         raise ServiceUnreachableError(msg) from error
     try:

@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.table import Table
 
 from podscope_collector.cli.options import AsJson, ClientTokenFile, Url, print_json
-from podscope_collector.client import DEFAULT_URL, ServiceClient
+from podscope_collector.client import DEFAULT_URL, ServiceClient, as_of_podscope
 
-app = typer.Typer(add_completion=False, no_args_is_help=True)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
 
 
 @app.callback()
@@ -39,16 +39,17 @@ def list_captures(
         print_json(page)
         return
     table = Table("id", "run", "created", "state", "hosts", "step ms", "analysis", box=None)
-    for item in page["items"]:
-        table.add_row(
-            item["id"],
-            item["run"],
-            item["created_at"][:19].replace("T", " "),
-            item["state"],
-            f"{item['hosts_done']} of {item['hosts_total']}",
-            _number((item["summary"] or {}).get("step_time_ms")),
-            item["analysis"]["state"],
-        )
+    with as_of_podscope(url):
+        for item in page["items"]:
+            table.add_row(
+                item["id"],
+                item["run"],
+                item["created_at"][:19].replace("T", " "),
+                item["state"],
+                f"{item['hosts_done']} of {item['hosts_total']}",
+                _number((item["summary"] or {}).get("step_time_ms")),
+                item["analysis"]["state"],
+            )
     _print(table)
 
 
@@ -62,38 +63,46 @@ def show_capture(
     """One capture with its hosts."""
     client = ServiceClient(url, token_file)
     capture = client.ask("GET", f"/captures/{capture_id}")
-    hosts = client.ask("GET", f"/captures/{capture_id}/hosts")["items"]
+    found = client.ask("GET", f"/captures/{capture_id}/hosts")
+    with as_of_podscope(url):
+        hosts = found["items"]
     if as_json:
         print_json(capture | {"hosts": hosts})
         return
-    summary: dict[str, Any] = capture["summary"] or {}
-    for name, text in (
-        ("session", capture["session"]),
-        ("run", capture["run"]),
-        ("state", f"{capture['state']}, {capture['hosts_done']} of {capture['hosts_total']} hosts"),
-        ("analysis", capture["analysis"]["error"] or capture["analysis"]["state"]),
-        ("step time", f"{_number(summary.get('step_time_ms'))} ms" if summary else "none"),
-        ("slow host", summary.get("slow_host") or "none"),
-    ):
-        sys.stdout.write(f"{name:<10} {text}\n")
-    table = Table("target", "host", "state", "attempts", "bytes", "analysis", "message", box=None)
-    for host in hosts:
-        analysis = host["analysis"]
-        table.add_row(
-            host["target"],
-            host["host"],
-            host["state"] if host["reason"] is None else f"{host['state']} ({host['reason']})",
-            str(host["attempts"]),
-            f"{host['bytes']:,}",
-            analysis["state"] or "none",
-            analysis["error"] or host["message"] or "",
+    with as_of_podscope(url):
+        summary: dict[str, Any] = capture["summary"] or {}
+        for name, text in (
+            ("session", capture["session"]),
+            ("run", capture["run"]),
+            (
+                "state",
+                f"{capture['state']}, {capture['hosts_done']} of {capture['hosts_total']} hosts",
+            ),
+            ("analysis", capture["analysis"]["error"] or capture["analysis"]["state"]),
+            ("step time", f"{_number(summary.get('step_time_ms'))} ms" if summary else "none"),
+            ("slow host", summary.get("slow_host") or "none"),
+        ):
+            sys.stdout.write(f"{name:<10} {text}\n")
+        table = Table(
+            "target", "host", "state", "attempts", "bytes", "analysis", "message", box=None
         )
+        for host in hosts:
+            analysis = host["analysis"]
+            table.add_row(
+                host["target"],
+                host["host"],
+                host["state"] if host["reason"] is None else f"{host['state']} ({host['reason']})",
+                str(host["attempts"]),
+                f"{host['bytes']:,}",
+                analysis["state"] or "none",
+                analysis["error"] or host["message"] or "",
+            )
     _print(table)
 
 
 def _print(table: Table) -> None:
     # What is piped must not be cut to the width of a terminal that is not there.
-    console = Console(width=None if sys.stdout.isatty() else 400, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else 400, highlight=False, markup=False)
     console.print(table)
 
 

@@ -6,7 +6,7 @@ import typer
 
 from podscope_collector.cli.options import DataDir, load_settings
 
-app = typer.Typer(add_completion=False, no_args_is_help=True)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
 
 
 @app.callback()

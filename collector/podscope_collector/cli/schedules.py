@@ -9,10 +9,10 @@ from rich.table import Table
 
 from podscope_collector.captures.durations import parse_duration_ms
 from podscope_collector.cli.options import AsJson, ClientTokenFile, Url, print_json
-from podscope_collector.client import DEFAULT_URL, ServiceClient
+from podscope_collector.client import DEFAULT_URL, ServiceClient, as_of_podscope
 from podscope_collector.errors import RequestError
 
-app = typer.Typer(add_completion=False, no_args_is_help=True)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
 
 
 @app.callback()
@@ -58,7 +58,9 @@ def add_schedule(
     if as_json:
         print_json(schedule)
     else:
-        sys.stdout.write(f"{schedule['id']}  {schedule['name']}, every {schedule['every_s']} s\n")
+        with as_of_podscope(url):
+            line = f"{schedule['id']}  {schedule['name']}, every {schedule['every_s']} s\n"
+        sys.stdout.write(line)
 
 
 @app.command("list")
@@ -71,17 +73,18 @@ def list_schedules(
         print_json(found)
         return
     table = Table("id", "name", "every", "targets", "next", "last error", box=None)
-    for item in found["items"]:
-        shown = ", ".join(item["targets"])
-        table.add_row(
-            item["id"],
-            item["name"],
-            f"{item['every_s']} s",
-            shown if len(shown) <= 60 else f"{shown[:59]}…",
-            item["next_run_at"][:19].replace("T", " ") if item["enabled"] else "off",
-            item["last_error"] or "",
-        )
-    Console(width=None if sys.stdout.isatty() else 400, highlight=False).print(table)
+    with as_of_podscope(url):
+        for item in found["items"]:
+            shown = ", ".join(item["targets"])
+            table.add_row(
+                item["id"],
+                item["name"],
+                f"{item['every_s']} s",
+                shown if len(shown) <= 60 else f"{shown[:59]}…",
+                item["next_run_at"][:19].replace("T", " ") if item["enabled"] else "off",
+                item["last_error"] or "",
+            )
+    Console(width=None if sys.stdout.isatty() else 400, highlight=False, markup=False).print(table)
 
 
 @app.command("rm")

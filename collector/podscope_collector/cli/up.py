@@ -4,7 +4,7 @@ import typer
 
 from podscope_collector.cli.options import DataDir, Host, Insecure, Port, TokenFile, load_settings
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 _HELP = """\
 Run everything on this machine: broker, database, workers, scheduler, API and web pages.

@@ -7,7 +7,7 @@ import typer
 from podscope_collector.cli.options import load_settings
 from podscope_collector.errors import RequestError
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 _HELP = """\
 Run captures and analyses: a Celery worker.

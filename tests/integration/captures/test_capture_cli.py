@@ -93,6 +93,7 @@ def test_no_host_captured_is_exit_code_1(pod: RunningPod, tmp_path: Path) -> Non
         (["w0:1", "--logdir", "x", "--url", "http://x"], "exclude each other"),
         (["w0:1", "--url", "localhost:8080"], "is no URL"),
         (["w0:1", "--logdir", "ftp://x"], "is not supported"),
+        (["w0:1", "--logdir", ""], "--logdir is empty"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(args: list[str], words: str) -> None:
