@@ -7,18 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from podscope_analyzers.capture_stats import CaptureStats
-from podscope_analyzers.input_pipeline import InputPipeline
-from podscope_analyzers.input_pipeline.bottleneck import Bottleneck, generic_bottleneck
 from podscope_analyzers.result import Cell, Column, Table
-from podscope_analyzers.step_categories import (
-    CATEGORY_NAMES,
-    COLLECTIVES,
-    INPUT,
-    LAUNCH,
-    OTHER,
-    Int64s,
-    own_categories_ps,
-)
+from podscope_analyzers.step_categories import CATEGORY_NAMES, Int64s, own_categories_ps
 from podscope_analyzers.steps import StepDatabase
 
 CATEGORY_IDS = (
@@ -49,22 +39,6 @@ def is_complete(stats: CaptureStats) -> npt.NDArray[np.bool_]:
 def complete_steps(stats: CaptureStats) -> StepDatabase:
     """The steps that every host has recorded from begin to end."""
     return stats.all_steps.select(np.flatnonzero(is_complete(stats)))
-
-
-def own_bottleneck(stats: CaptureStats, pipeline: InputPipeline) -> Bottleneck:
-    """What bounds the steps, with what the threads of CPU hosts say about input and waiting."""
-    steps = complete_steps(stats)
-    if stats.run_environment.hardware_type != "CPU_ONLY" or not len(steps):
-        return pipeline.bottleneck
-    total_ms = own_categories_ps(steps, stats.hosts).sum(axis=0) / 1e9
-    return generic_bottleneck(
-        step_ms=float(total_ms.sum()),
-        input_ms=float(total_ms[INPUT]),
-        collectives_ms=float(total_ms[COLLECTIVES]),
-        kernel_launch_ms=float(total_ms[LAUNCH]),
-        all_other_ms=float(total_ms[OTHER]),
-        uses_tf_data=pipeline.time.uses_tf_data,
-    )
 
 
 def longest_rows(steps: StepDatabase) -> Int64s:
@@ -114,9 +88,12 @@ def overview_steps_table(stats: CaptureStats) -> Table:
 
 
 def step_shares(stats: CaptureStats) -> list[dict[str, Any]]:
-    """Share of every category in the time of all cores of all hosts; empty without steps."""
-    times = own_categories_ps(stats.all_steps, stats.hosts)
-    return shares(times)
+    """Share of every category in the time of all cores of all hosts; empty without steps.
+
+    Of complete steps, as all averages, where there are any.
+    """
+    steps = complete_steps(stats)
+    return shares(own_categories_ps(steps if len(steps) else stats.all_steps, stats.hosts))
 
 
 def shares(times: Int64s) -> list[dict[str, Any]]:

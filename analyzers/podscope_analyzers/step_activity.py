@@ -162,7 +162,7 @@ def _phases(
         order = np.lexsort((-end, start))
         start, end, rows = start[order], end[order], columns.metadata[order]
         names = line.plane.event_metadata.names
-        is_input = np.array([_is_input(name) for name in names], dtype=np.bool_)
+        is_input = np.array([names_input(name) for name in names], dtype=np.bool_)
         is_pipe = np.array([bool(_PIPELINE.match(name)) for name in names], dtype=np.bool_)
         for step, marker in _markers(start, end, begin_ps, end_ps):
             last = int(np.searchsorted(start, end_ps[step], side="left"))
@@ -182,7 +182,8 @@ def _phases(
     return tuple(longest), np.array(table, dtype=np.int64).reshape(shape), _union(fed)
 
 
-def _is_input(name: str) -> bool:
+def names_input(name: str) -> bool:
+    """Whether an annotation of this name is getting data, rather than working on it."""
     return bool(_INPUT.search(name)) and not _NOT_INPUT.search(name)
 
 

@@ -1,6 +1,6 @@
 """Input pipeline: how long steps wait for input, and where the host's input time goes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from podscope_analyzers.capture_stats import CaptureStats
@@ -8,12 +8,11 @@ from podscope_analyzers.input_pipeline import InputPipeline, analyze_input_pipel
 from podscope_analyzers.input_pipeline.generic_steps import PARTS, GenericSteps
 from podscope_analyzers.input_pipeline.tpu_steps import TpuSteps
 from podscope_analyzers.input_pipeline.xprof import input_pipeline_json
-from podscope_analyzers.overview_steps import complete_steps, own_bottleneck
+from podscope_analyzers.own_input import input_evidence, own_input_pipeline
 from podscope_analyzers.reasons import NO_HOST_OPS, reasons_for_steps
 from podscope_analyzers.result import Column, Scope, Table, ToolResult
-from podscope_analyzers.steps import StepDatabase
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
@@ -25,8 +24,9 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         parameters: None are taken.
     """
     del parameters
-    pipeline = _pipeline(stats, complete_steps(stats))
-    bound, time = own_bottleneck(stats, pipeline), pipeline.time
+    pipeline = own_input_pipeline(stats)
+    bound, time = pipeline.bottleneck, pipeline.time
+    evidence = input_evidence(stats)
     tables = {"steps": _steps_table(pipeline), "host_ops": _host_ops_table(pipeline)}
     reasons = reasons_for_steps(stats.all_steps)
     if not pipeline.ops:
@@ -46,7 +46,8 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         "classification": bound.input_classification,
         "statement": bound.input_statement,
         "output_statement": bound.output_statement,
-        "next_step": pipeline.next_step,
+        "evidence": list(evidence),
+        "next_step": _next_step(pipeline, evidence),
         "host_input_time_us": {
             "enqueue": time.enqueue_us,
             "demanded_file_read": time.demanded_file_read_us,
@@ -69,10 +70,14 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     )
 
 
-def _pipeline(stats: CaptureStats, steps: StepDatabase) -> InputPipeline:
-    return analyze_input_pipeline(
-        steps, stats.host_ops, stats.cores, stats.run_environment.hardware_type
-    )
+def _next_step(pipeline: InputPipeline, evidence: Sequence[str]) -> str:
+    is_bound = pipeline.bottleneck.input_classification in {"host", "both"}
+    if is_bound and evidence and not pipeline.time.uses_tf_data:
+        return (
+            "Make what the annotations named in the evidence do faster, or do it ahead of the "
+            "step, in another thread."
+        )
+    return pipeline.next_step
 
 
 def _steps_table(pipeline: InputPipeline) -> Table:
@@ -166,4 +171,6 @@ def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> list[objec
     """The five tables that XProf's input pipeline analyzer reads."""
     del parameters
     # The released reference puts SparseCores on the TensorCores' steps.
-    return input_pipeline_json(_pipeline(stats, stats.steps.with_tensor_core_spans()))
+    steps = stats.steps.with_tensor_core_spans()
+    hardware = stats.run_environment.hardware_type
+    return input_pipeline_json(analyze_input_pipeline(steps, stats.host_ops, stats.cores, hardware))

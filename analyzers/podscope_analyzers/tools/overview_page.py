@@ -13,9 +13,9 @@ from podscope_analyzers.overview import Overview, overview, top_ops
 from podscope_analyzers.overview_steps import (
     complete_steps,
     overview_steps_table,
-    own_bottleneck,
     step_shares,
 )
+from podscope_analyzers.own_input import input_evidence, own_input_pipeline
 from podscope_analyzers.reasons import NO_DEVICE_PLANE, reasons_for_steps
 from podscope_analyzers.result import Column, Scope, Table, ToolResult
 from podscope_analyzers.stragglers import StragglerReport
@@ -29,7 +29,7 @@ from podscope_analyzers.xprof_table import (
     percent,
 )
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
@@ -57,7 +57,8 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     reasons = reasons_for_steps(stats.all_steps)
     if environment.hardware_type == "CPU_ONLY":
         reasons = (*reasons, NO_DEVICE_PLANE)
-    bound = own_bottleneck(stats, shown.pipeline)
+    pipeline = own_input_pipeline(stats)
+    bound, input_seen_in = pipeline.bottleneck, input_evidence(stats)
     result: dict[str, Any] = {
         "run_environment": {
             "device_type": environment.device_type,
@@ -78,6 +79,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         "bottleneck": {
             "classification": bound.input_classification,
             "statement": bound.input_statement,
+            "evidence": list(input_seen_in),
             "output_statement": bound.output_statement,
             "kernel_launch": bound.kernel_launch,
             "kernel_launch_statement": bound.kernel_launch_statement,

@@ -1,0 +1,97 @@
+"""The input pipeline as our own results have it: by the same categories as the breakdown.
+
+The reference looks at the first host alone, and only sees waiting that its tracers name. The
+threads of CPU hosts say more, so a verdict by the reference's times would contradict our
+breakdown.
+"""
+
+from dataclasses import replace
+
+from podscope_analyzers.capture_stats import CaptureStats
+from podscope_analyzers.input_pipeline import InputPipeline, analyze_input_pipeline
+from podscope_analyzers.input_pipeline.bottleneck import Bottleneck, generic_bottleneck
+from podscope_analyzers.input_pipeline.generic_steps import PARTS, GenericSteps, longest_core_ms
+from podscope_analyzers.input_pipeline.summaries import summarize
+from podscope_analyzers.overview_steps import complete_steps, longest_rows
+from podscope_analyzers.step_activity import names_input
+from podscope_analyzers.step_categories import (
+    COLLECTIVES,
+    INPUT,
+    LAUNCH,
+    OTHER,
+    Int64s,
+    own_categories_ps,
+)
+from podscope_analyzers.steps import StepDatabase
+
+MAX_EVIDENCE = 4
+
+
+def own_input_pipeline(stats: CaptureStats) -> InputPipeline:
+    """The input pipeline over complete steps, in our own categories on CPU and GPU hosts."""
+    steps = complete_steps(stats)
+    hardware = stats.run_environment.hardware_type
+    pipeline = analyze_input_pipeline(steps, stats.host_ops, stats.cores, hardware)
+    if hardware == "TPU" or not len(steps):
+        return pipeline
+    times = own_categories_ps(steps, stats.hosts)
+    return replace(
+        pipeline,
+        steps=_longest_hosts(steps, times),
+        bottleneck=_bottleneck(times, uses_tf_data=pipeline.time.uses_tf_data),
+    )
+
+
+def _longest_hosts(steps: StepDatabase, times: Int64s) -> GenericSteps:
+    """Of every step the host with the longest time."""
+    rows = longest_rows(steps)
+    rows = rows[rows >= 0]
+    numbers = steps.step_numbers[steps.row_step[rows]].tolist()
+    return GenericSteps(
+        names=tuple(
+            steps.row_name(row) or str(number)
+            for row, number in zip(rows.tolist(), numbers, strict=True)
+        ),
+        step_numbers=tuple(numbers),
+        duration_ms=steps.duration_ps[rows] / 1e9,
+        # The parts of a step are our categories, in the same order.
+        parts_ms={part: times[rows, at] / 1e9 for at, (part, _) in enumerate(PARTS)},
+        transfer_ms=steps.time_ps("host_to_device", "device_wait_host")[rows] / 1e9,
+        step_time=summarize(longest_core_ms(steps)),
+    )
+
+
+def _bottleneck(times: Int64s, *, uses_tf_data: bool) -> Bottleneck:
+    total_ms = times.sum(axis=0) / 1e9
+    return generic_bottleneck(
+        step_ms=float(total_ms.sum()),
+        input_ms=float(total_ms[INPUT]),
+        collectives_ms=float(total_ms[COLLECTIVES]),
+        kernel_launch_ms=float(total_ms[LAUNCH]),
+        all_other_ms=float(total_ms[OTHER]),
+        uses_tf_data=uses_tf_data,
+    )
+
+
+def input_evidence(stats: CaptureStats) -> tuple[str, ...]:
+    """Which of the training loop's annotations count as input, the longest first.
+
+    Empty where none does: on devices their own events say what waits for input.
+    """
+    steps = complete_steps(stats)
+    if steps.has_device or not len(steps):
+        return ()
+    total_ps = int(steps.duration_ps.sum())
+    spent: dict[str, int] = {}
+    for host in stats.hosts:
+        own = host.own_steps(steps)
+        own = own[own >= 0]
+        for name, phase_ps in zip(host.activity.phases, host.activity.phase_ps, strict=True):
+            if names_input(name):
+                spent[name] = spent.get(name, 0) + int(phase_ps[own].sum())
+    longest = sorted((name for name in spent if spent[name]), key=lambda name: (-spent[name], name))
+    return tuple(
+        f"The annotation '{name}' counts as input: {spent[name] / total_ps:.1%} of the step time "
+        "is spent in it."
+        for name in longest[:MAX_EVIDENCE]
+    )
