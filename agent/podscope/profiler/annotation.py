@@ -43,7 +43,9 @@ class Trace:
         # frameworks' own annotations are.
         now_recording = recording.active
         if now_recording is not None and self._start_ns >= now_recording.start_ns:
-            now_recording.add(self._name, self._start_ns, time.perf_counter_ns(), self._metadata)
+            end_ns = time.perf_counter_ns()
+            # A copy: the same object may name the next span with other metadata.
+            now_recording.add(self._name, self._start_ns, end_ns, dict(self._metadata))
 
 
 class StepTrace(Trace):

@@ -1,5 +1,6 @@
 """Captures from inside the process: ``start``, ``stop``, ``Profile``."""
 
+import os
 import time
 from pathlib import Path
 from types import TracebackType
@@ -50,6 +51,16 @@ def stop(save: bool = True) -> Path | None:
     (session, logdir), _running = _running, None
     xspace = session.stop()
     return save_xspace(logdir, session_name(), "", xspace) if save else None
+
+
+def _forget_parent() -> None:
+    global _running
+    _running = None
+
+
+if hasattr(os, "register_at_fork"):
+    # The capture is the parent's: only there does its sampler run.
+    os.register_at_fork(after_in_child=_forget_parent)
 
 
 class Profile:

@@ -18,6 +18,9 @@ _OPTIONS = (
     ("grpc.max_send_message_length", methods.MAX_MESSAGE_BYTES),
 )
 _THREADS = 4
+_LAST_PORT = 65_535
+_MAX_DURATION_MS = 3_600_000
+_MAX_DELAY_S = 3_600
 _server: grpc.Server | None = None
 
 
@@ -30,9 +33,13 @@ def start(port: int, host: str = "127.0.0.1") -> int:
             only when this says so (``0.0.0.0``).
 
     Raises:
-        ProfilerError: a server runs already, or the port is taken.
+        ProfilerError: a server runs already, the port is none or taken, or the address is none of
+            this host's.
     """
     global _server
+    if not 0 <= port <= _LAST_PORT:
+        msg = f"port {port} is out of range; give 1 to {_LAST_PORT}, or 0 for a free one"
+        raise ProfilerError(msg)
     if _server is not None:
         msg = "a profiler server runs in this process already"
         raise ProfilerError(msg)
@@ -46,9 +53,11 @@ def start(port: int, host: str = "127.0.0.1") -> int:
         (grpc.method_handlers_generic_handler(methods.PROFILER_SERVICE, handlers),)
     )
     try:
-        bound = server.add_insecure_port(f"{host}:{port}")
+        bound = server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     except RuntimeError as error:
-        msg = f"port {port} is in use; choose another, or 0 for a free one"
+        msg = f"cannot listen on host {host}: it is no address of this machine"
+        if port:
+            msg = f"port {port} is in use; choose another, or 0 for a free one (host {host})"
         raise ProfilerError(msg) from error
     server.start()
     _server = server
@@ -71,7 +80,17 @@ class _Service:
 
     def profile(self, body: bytes, context: grpc.ServicerContext) -> bytes:
         """One capture, as a stock server makes it."""
-        request = wire.ProfileRequest.FromString(body)
+        try:
+            request = wire.ProfileRequest.FromString(body)
+        except Exception as error:  # noqa: BLE001 - protobuf's versions have different DecodeErrors
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not a ProfileRequest: {error}")
+        # Beyond what a thread can wait for; unchecked it would end in an error in mid-capture.
+        if request.opts.duration_ms > _MAX_DURATION_MS:
+            text = f"duration_ms must be at most {_MAX_DURATION_MS} (one hour)"
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
+        if request.opts.start_timestamp_ns / 1e9 - time.time() > _MAX_DELAY_S:
+            text = "start_timestamp_ns lies more than an hour ahead"
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
         with self._lock:
             if self._session_id is not None:
                 context.abort(grpc.StatusCode.INTERNAL, methods.BUSY_DETAILS)
@@ -84,7 +103,8 @@ class _Service:
 
     def _capture(self, request: "wire.ProfileRequest", context: grpc.ServicerContext) -> bytes:
         # Called at once when the client is gone: the wait below ends with it.
-        context.add_callback(self._ended.set)
+        if not context.add_callback(self._ended.set):
+            self._ended.set()
         options = request.opts
         delay_s = options.start_timestamp_ns / 1e9 - time.time()
         if delay_s > 0:
@@ -100,9 +120,12 @@ class _Service:
         except ProfilerAlreadyRunningError:
             context.abort(grpc.StatusCode.INTERNAL, methods.BUSY_DETAILS)
             raise
-        self._ended.wait(options.duration_ms / 1000)
-        is_empty = not session.has_spans()
-        xspace = session.stop()
+        try:
+            self._ended.wait(options.duration_ms / 1000)
+        finally:
+            # Whatever happens: a session left open would refuse every later capture.
+            is_empty = not session.has_spans()
+            xspace = session.stop()
         response = wire.ProfileResponse(empty_trace=is_empty)
         if request.emit_xspace:
             response.xspace = xspace

@@ -44,6 +44,7 @@ class Session:
         """
         if not _lock.acquire(blocking=False):
             raise ProfilerAlreadyRunningError
+        self._lock = _lock
         self._recording = Recording()
         self._sampler = StackSampler() if options.python_tracer_level > 0 else None
         if options.host_tracer_level > 0:
@@ -59,7 +60,7 @@ class Session:
                 self._sampler.stop()
             stop_unix_ns = time.time_ns()
         finally:
-            _lock.release()
+            self._lock.release()
         sampled = {} if self._sampler is None else self._sampler.spans
         return _xspace(self._recording, sampled, stop_unix_ns)
 
@@ -76,7 +77,9 @@ def _xspace(recorded: Recording, sampled: Mapping[int, Sequence[Span]], stop_uni
         spans = [*recorded.spans.get(thread, ()), *sampled.get(thread, ())]
         # Outer before inner: that is how readers rebuild the nesting.
         spans.sort(key=lambda span: (span.start_ns, -span.end_ns))
-        line = plane.message.lines.add(id=thread, name=names.get(thread, f"thread {thread}"))
+        line = plane.message.lines.add(
+            id=thread, name=_text(names.get(thread) or f"thread {thread}")
+        )
         for span in spans:
             event = line.events.add(
                 metadata_id=plane.event_id(span.name),
@@ -105,11 +108,11 @@ class _Plane:
         self._event_ids: dict[str, int] = {}
         self._stat_ids: dict[str, int] = {}
 
-    def event_id(self, name: str) -> int:
-        return self._interned(self._event_ids, self.message.event_metadata, name)
+    def event_id(self, name: object) -> int:
+        return self._interned(self._event_ids, self.message.event_metadata, _text(name))
 
-    def stat_id(self, name: str) -> int:
-        return self._interned(self._stat_ids, self.message.stat_metadata, name)
+    def stat_id(self, name: object) -> int:
+        return self._interned(self._stat_ids, self.message.stat_metadata, _text(name))
 
     def _interned(self, ids: dict[str, int], table: Any, name: str) -> int:
         found = ids.get(name)
@@ -128,4 +131,23 @@ class _Plane:
         elif isinstance(value, int) and 0 <= value < 2**64:
             stat.uint64_value = value
         else:
-            stat.ref_value = self.stat_id(str(value))
+            stat.ref_value = self.stat_id(value)
+
+
+def _text(value: object) -> str:
+    """What a user gave, as text that a message can hold; one odd name must not cost a capture."""
+    try:
+        return str(value).encode("utf-8", "replace").decode()
+    except Exception as error:  # noqa: BLE001 - a user's own __str__ may raise anything
+        return f"<{type(value).__name__} without text: {type(error).__name__}>"
+
+
+def _forget_parent() -> None:
+    """A forked child has none of the parent's threads: what they recorded is not its capture."""
+    global _lock
+    _lock = threading.Lock()
+    recording.active = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_parent)

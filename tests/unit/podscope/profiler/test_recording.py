@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -129,3 +132,65 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     profiler.start(blocked, SPANS_ONLY)
     with pytest.raises(profiler.ProfilerError, match="cannot write to"):
         profiler.stop()
+
+
+class _Wordless:
+    def __str__(self) -> str:
+        msg = "no words"
+        raise RuntimeError(msg)
+
+
+@pytest.mark.parametrize("odd", ["\ud800", "\x00", 5, None, _Wordless(), "x" * 100_000])
+def test_an_odd_name_or_value_never_costs_the_capture(odd: object, tmp_path: Path) -> None:
+    with profiler.Profile(tmp_path, SPANS_ONLY):
+        with profiler.Trace(odd, value=odd):  # type: ignore[arg-type]  # what callers may do
+            pass
+        with profiler.Trace("good"):
+            pass
+    assert [name for name, _, _ in events(read(tmp_path))][1:] == ["good"]
+
+
+def test_a_span_that_an_exception_leaves_is_kept_and_the_exception_passes(tmp_path: Path) -> None:
+    with (
+        profiler.Profile(tmp_path, SPANS_ONLY),
+        pytest.raises(ValueError, match="mine"),
+        profiler.Trace("left"),
+    ):
+        raise ValueError("mine")  # noqa: EM101 - the text is the point
+    assert [name for name, _, _ in events(read(tmp_path))] == ["left"]
+
+
+def test_metadata_of_a_reused_span_stays_with_the_time_it_was_set(tmp_path: Path) -> None:
+    span = profiler.Trace("again")
+    with profiler.Profile(tmp_path, SPANS_ONLY):
+        for turn in range(3):
+            with span:
+                span.set_metadata(turn=turn)
+    assert [kept for _, kept, _ in events(read(tmp_path))] == [{"turn": turn} for turn in range(3)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_child_does_not_go_on_with_its_parents_capture(tmp_path: Path) -> None:
+    code = f"""
+import os
+from podscope import profiler
+from podscope.profiler import recording
+profiler.start({str(tmp_path / "parent")!r})
+child = os.fork()
+if not child:
+    assert recording.active is None
+    profiler.start({str(tmp_path / "child")!r})
+    with profiler.Trace("in the child"):
+        pass
+    profiler.stop()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+with profiler.Trace("in the parent"):
+    pass
+profiler.stop()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+    assert "in the child" in [name for name, _, _ in events(read(tmp_path / "child"))]
+    names = [name for name, _, _ in events(read(tmp_path / "parent"))]
+    assert "in the parent" in names
+    assert "in the child" not in names

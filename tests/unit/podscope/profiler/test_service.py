@@ -134,3 +134,53 @@ def test_importing_it_brings_no_framework_and_no_server_stack() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"duration_ms": 2**64 - 1}, {"duration_ms": 3_600_001}, {"start_timestamp_ns": 2**63}],
+)
+def test_a_window_that_cannot_be_is_refused_and_the_next_capture_works(
+    address: str, change: dict[str, int]
+) -> None:
+    asked = request(50)
+    for name, value in change.items():
+        setattr(asked.opts, name, value)
+    with pytest.raises(grpc.RpcError) as failure:
+        call(address, methods.PROFILE, asked)
+    assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert wire.ProfileResponse.FromString(call(address, methods.PROFILE, request(50))).xspace
+
+
+def test_garbage_is_refused_as_what_it_is(address: str) -> None:
+    with grpc.insecure_channel(address) as channel:
+        method = channel.unary_unary(
+            methods.PROFILE, request_serializer=bytes, response_deserializer=bytes
+        )
+        with pytest.raises(grpc.RpcError) as failure:
+            method(b"\xff\xff\xff", timeout=20)
+    assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_a_stopped_server_starts_again_on_the_same_port() -> None:
+    port = profiler.server.start(0)
+    profiler.server.stop()
+    assert profiler.server.start(port) == port
+    try:
+        answer = call(f"127.0.0.1:{port}", methods.PROFILE, request(20))
+        assert wire.ProfileResponse.FromString(answer).xspace
+    finally:
+        profiler.server.stop()
+
+
+@pytest.mark.parametrize(
+    ("port", "host", "words"),
+    [
+        (-1, "127.0.0.1", "out of range"),
+        (65536, "127.0.0.1", "out of range"),
+        (0, "192.0.2.1", "no address"),
+    ],
+)
+def test_where_no_server_can_listen_the_reason_is_told(port: int, host: str, words: str) -> None:
+    with pytest.raises(profiler.ProfilerError, match=words):
+        profiler.server.start(port, host)
