@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -140,12 +141,24 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Podscope]]:
 @pytest.fixture(scope="module")
 def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """Targets of a simulated pod of three TPU hosts."""
+    with _simulated(tmp_path_factory.mktemp("pod") / "simulate.log") as targets:
+        yield targets
+
+
+@pytest.fixture
+def hanging_pod(tmp_path: Path) -> Iterator[list[str]]:
+    """The same, but the last host takes captures and never answers."""
+    with _simulated(tmp_path / "hanging.log", "--fault", "2:hang") as targets:
+        yield targets
+
+
+@contextmanager
+def _simulated(log: Path, *more: str) -> Iterator[list[str]]:
     base = free_port()
-    log = tmp_path_factory.mktemp("pod") / "simulate.log"
     arguments = ["--hosts", "3", "--device", "tpu-v5e", "--steps", "8", "--port-base", str(base)]
     with log.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "podscope", "simulate", *arguments],
+            [sys.executable, "-m", "podscope", "simulate", *arguments, *more],
             env=environment(),
             stdout=output,
             stderr=output,
