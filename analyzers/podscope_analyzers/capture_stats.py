@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from podscope_analyzers.core_details import CoreDetails
 from podscope_analyzers.gpu_kernels import KernelDatabase
+from podscope_analyzers.hlo.programs import Programs
 from podscope_analyzers.inference_latency import Requests
 from podscope_analyzers.op_metrics.database import OpDatabase
 from podscope_analyzers.peaks import PerfEnv
@@ -86,6 +87,7 @@ class CaptureStats:
         requests: Requests that the hosts served.
         diagnostics: Errors and warnings of the profilers.
         losses: What the tracers dropped.
+        programs: The HLO programs; only for tools that name them in ``Tool.parts``.
     """
 
     hosts: tuple[HostRow, ...]
@@ -101,3 +103,4 @@ class CaptureStats:
     requests: Requests
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     losses: tuple[Loss, ...] = ()
+    programs: Programs = field(default_factory=lambda: Programs({}))

@@ -69,3 +69,9 @@ class PartialError(AnalyzerError):
     """A stored partial result cannot be read back."""
 
     code: ClassVar[str] = "bad_partial"
+
+
+class ProgramError(AnalyzerError):
+    """An HLO program contradicts itself."""
+
+    code: ClassVar[str] = "bad_program"

@@ -5,12 +5,13 @@ decoded again, and the order in which hosts arrive does not matter.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from podscope_analyzers.core_details import CoreDetails
 from podscope_analyzers.errors import PartialError
 from podscope_analyzers.gpu_kernels import KernelDatabase
+from podscope_analyzers.hlo.programs import Programs
 from podscope_analyzers.inference_latency import Requests
 from podscope_analyzers.op_metrics.database import OpDatabase
 from podscope_analyzers.peaks import PerfEnv
@@ -22,6 +23,7 @@ from podscope_analyzers.steps import StepDatabase
 from podscope_analyzers.summary import HostSummary
 
 PARTIAL_VERSION: Final = 3
+PART_VERSION: Final = 1
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class HostPartial:
         activity: What the host's threads did in the steps, column i for step i.
         cores: What is known of its TPU cores, by plane id.
         summary: Its few figures for lists and metrics.
+        programs: Its HLO programs. A part, as are all fields below: stored apart from the rest,
+            since only few tools need it, and None when it was not read back.
     """
 
     host: str
@@ -53,6 +57,41 @@ class HostPartial:
     warnings: tuple[str, ...]
     losses: tuple[Loss, ...]
     summary: HostSummary
+    programs: Programs | None = None
+
+    def part_to_bytes(self, name: str) -> bytes:
+        """One of ``PARTS`` as a compressed block of its own.
+
+        Raises:
+            PartialError: this partial was read back without it.
+        """
+        part = getattr(self, name)
+        if part is None:
+            msg = f"{self.host}: the partial result was read without its {name}"
+            raise PartialError(msg)
+        # Large and rarely read: the time of a better compression is not won back.
+        return pack_state({"part_version": PART_VERSION, name: part.to_state()}, level=1)
+
+    def without_parts(self) -> Self:
+        """The same partial without its parts, which take most of its memory."""
+        nothing: dict[str, Any] = dict.fromkeys(PARTS)
+        return replace(self, **nothing)
+
+    def with_part(self, name: str, packed: bytes, *, max_bytes: int = MAX_UNPACKED_BYTES) -> Self:
+        """The same partial with a part that ``part_to_bytes`` wrote.
+
+        Raises:
+            PartialError: the bytes are damaged, foreign, too large, or of another version.
+        """
+        state = unpack_state(packed, max_bytes=max_bytes)
+        try:
+            if state["part_version"] != PART_VERSION:
+                msg = f"version {state['part_version']}, not {PART_VERSION}"
+                raise ValueError(msg)
+            return replace(self, **{name: PARTS[name].from_state(state[name])})
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            msg = f"the stored {name} are damaged ({error}); analyze the capture again"
+            raise PartialError(msg) from error
 
     def to_bytes(self) -> bytes:
         """The partial as one compressed block; see ``states`` for the format."""
@@ -119,3 +158,6 @@ _SECTIONS: Final[Mapping[str, Any]] = {
     "summary": HostSummary,
 }
 """The parts that store themselves, by attribute; each has ``to_state`` and ``from_state``."""
+
+PARTS: Final[Mapping[str, Any]] = {"programs": Programs}
+"""What is stored in files of its own, by attribute; the tools that need one name it."""

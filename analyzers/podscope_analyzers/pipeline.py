@@ -7,7 +7,7 @@ from mmap import mmap
 from podscope_analyzers.capture_stats import CaptureStats, Diagnostics, HostRow
 from podscope_analyzers.core_details import LOCALHOST, core_details
 from podscope_analyzers.gpu_kernels import KernelDatabase, host_kernels
-from podscope_analyzers.hlo.programs import read_programs
+from podscope_analyzers.hlo.programs import Programs, read_programs
 from podscope_analyzers.inference_latency import Requests
 from podscope_analyzers.inference_requests import host_requests
 from podscope_analyzers.op_metrics.database import OpDatabase
@@ -17,7 +17,7 @@ from podscope_analyzers.op_metrics.run_environment import host_perf_env, host_ru
 from podscope_analyzers.partials import HostPartial
 from podscope_analyzers.peaks import PerfEnv
 from podscope_analyzers.prepare import prepare
-from podscope_analyzers.registry import check_parameters, find_tool
+from podscope_analyzers.registry import Tool, check_parameters, find_tool
 from podscope_analyzers.result import Scope, ToolResult
 from podscope_analyzers.run_environment import RunEnvironment
 from podscope_analyzers.step_activity import step_activity
@@ -62,6 +62,7 @@ def analyze_host(buffer: bytes | memoryview | mmap, host: str) -> HostPartial:
         warnings=tuple(dict.fromkeys(space.warnings)),
         losses=(),
         summary=_NO_SUMMARY,
+        programs=programs.unparsed(),
     )
     return replace(partial, summary=summarize_hosts(combine([partial])))
 
@@ -101,6 +102,7 @@ def combine(
             warnings=_messages([(p.host, p.warnings) for p in ordered]),
         ),
         losses=tuple(loss for partial in ordered for loss in partial.losses),
+        programs=Programs.combine(p.programs for p in ordered if p.programs is not None),
     )
 
 
@@ -119,7 +121,10 @@ def run_tool(
     tool = find_tool(name)
     given = parameters or {}
     check_parameters(tool, given)
-    stats = combine(partials, keep_incomplete_steps=tool.keeps_incomplete_steps)
+    chosen = hosts_of(tool, partials)
+    stats = combine(chosen, keep_incomplete_steps=tool.keeps_incomplete_steps)
+    if len(chosen) < len(partials):
+        scope = replace(scope, hosts=[partial.host for partial in chosen])
     return tool.analyze(stats, scope, given)
 
 
@@ -135,8 +140,16 @@ def run_tool_xprof(
     tool = find_tool(name)
     given = parameters or {}
     check_parameters(tool, given)
-    stats = combine(partials, keep_incomplete_steps=tool.keeps_incomplete_steps)
+    chosen = hosts_of(tool, partials)
+    stats = combine(chosen, keep_incomplete_steps=tool.keeps_incomplete_steps)
     return tool.xprof_json(stats, given)
+
+
+def hosts_of(tool: Tool, partials: Sequence[HostPartial]) -> Sequence[HostPartial]:
+    """The partials that the tool answers for: of a tool for single hosts, the first by name."""
+    if tool.scope != "host" or len(partials) <= 1:
+        return partials
+    return [min(partials, key=lambda partial: partial.host)]
 
 
 def _combined_steps(databases: list[StepDatabase], *, keep_incomplete: bool) -> StepDatabase:

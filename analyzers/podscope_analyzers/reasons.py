@@ -36,6 +36,11 @@ NO_REQUESTS: Final = Reason(
     "No inference request was recorded.",
     "Requests are known from TensorFlow serving, or from TraceMe roots named ModelServerRequest_*.",
 )
+NO_PROGRAMS: Final = Reason(
+    "no_hlo",
+    "The capture carries no HLO program.",
+    "Capture while an XLA program runs, with HLO protos on (enable_hlo_proto, the default).",
+)
 
 
 def reasons_for_steps(steps: StepDatabase) -> tuple[Reason, ...]:

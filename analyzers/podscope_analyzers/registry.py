@@ -12,6 +12,7 @@ from podscope_analyzers.tools import (
     framework_op_stats,
     input_pipeline_analyzer,
     kernel_stats,
+    memory_viewer,
     overview_page,
     pod_viewer,
 )
@@ -33,6 +34,7 @@ class Tool:
         parameters: Names that it takes beside those every tool takes, each with one line of help.
         keeps_incomplete_steps: Whether it wants each host's first and last step too, which the
             reference leaves out of more than five steps that are not a TPU's.
+        parts: Which of ``partials.PARTS`` it works on beside the stats.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Tool:
     xprof_json: XprofJson
     parameters: Mapping[str, str] = field(default_factory=dict)
     keeps_incomplete_steps: bool = False
+    parts: tuple[str, ...] = ()
 
 
 _ROWS: tuple[Tool, ...] = (
@@ -87,6 +90,16 @@ _ROWS: tuple[Tool, ...] = (
         kernel_stats.analyze,
         kernel_stats.xprof_json,
         keeps_incomplete_steps=True,
+    ),
+    Tool(
+        memory_viewer.NAME,
+        "Memory viewer",
+        "host",
+        memory_viewer.VERSION,
+        memory_viewer.analyze,
+        memory_viewer.xprof_json,
+        parameters=memory_viewer.PARAMETERS,
+        parts=("programs",),
     ),
 )
 

@@ -31,8 +31,9 @@ XSPACE_SUFFIX: Final = ".xplane.pb"
 SCHEMES: Final = ("s3://", "gs://")
 
 Buffer = bytes | bytearray | memoryview
-DerivedKind = Literal["partials", "results", "rejected"]
-"""``partials`` per host, ``results`` of tools, ``rejected``: bytes that are no valid profile."""
+DerivedKind = Literal["partials", "parts", "results", "rejected"]
+"""``partials`` per host, ``parts`` of them that only few tools read, ``results`` of tools,
+``rejected``: bytes that are no valid profile."""
 
 _MAX_COMPONENT = 240
 # Ids of one process must differ even where the store cannot reserve them (a read-only mount).

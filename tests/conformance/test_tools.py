@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podscope_analyzers.partials import HostPartial
+from podscope_analyzers.partials import PARTS, HostPartial
 from podscope_analyzers.pipeline import analyze_host, run_tool_xprof
 
 CAPTURES = (
@@ -27,6 +27,16 @@ TOOLS = (
     "kernel_stats",
     "pod_viewer",
 )
+# What the reference has no answer for: captures without any program.
+WITH_PROGRAMS = ("jax_2mb", "jax_mh4", "mi300_conv08", "tf_jit", "tpu_inference_2")
+
+
+def stored(partial: HostPartial) -> HostPartial:
+    """The partial with its parts, written and read back."""
+    read = HostPartial.from_bytes(partial.to_bytes())
+    for part in PARTS:
+        read = read.with_part(part, partial.part_to_bytes(part))
+    return read
 
 
 @pytest.fixture(scope="session")
@@ -38,10 +48,7 @@ def partials(reference_dir: Path) -> Callable[[str], Sequence[HostPartial]]:
         files = sorted((reference_dir / "profiles" / capture).rglob("*.xplane.pb"))
         # Stored and read back, as the service does it.
         return [
-            HostPartial.from_bytes(
-                analyze_host(f.read_bytes(), f.name.removesuffix(".xplane.pb")).to_bytes()
-            )
-            for f in files
+            stored(analyze_host(f.read_bytes(), f.name.removesuffix(".xplane.pb"))) for f in files
         ]
 
     return load
@@ -58,3 +65,36 @@ def test_a_table_equals_the_references(
 ) -> None:
     got = json.loads(json.dumps(run_tool_xprof(tool, partials(capture)), allow_nan=False))
     assert compare(reference(capture, tool), got) == []
+
+
+@pytest.mark.parametrize("capture", WITH_PROGRAMS)
+def test_the_memory_of_the_largest_program_equals_the_references(
+    capture: str,
+    partials: Callable[[str], Sequence[HostPartial]],
+    reference: Callable[[str, str], Any],
+    reference_dir: Path,
+    compare: Callable[..., list[str]],
+) -> None:
+    module = json.loads((reference_dir / "golden" / "windows.json").read_text())[capture]["module"]
+    expected = reference(capture, "memory_viewer")
+    named: tuple[dict[str, str], ...] = ({}, {"module_name": module})
+    for parameters in named:
+        got = run_tool_xprof("memory_viewer", partials(capture), parameters)
+        got = json.loads(json.dumps(got, allow_nan=False))
+        by_size = got["maxHeapBySize"]
+        assert [got["maxHeap"][place] for place in got["bySizeToMaxHeap"]] == by_size
+        assert [by_size[place] for place in got["maxHeapToBySize"]] == got["maxHeap"]
+        # Its order of equal sizes is undefined, and colours are our own.
+        assert compare(in_size_order(expected), in_size_order(got), ignore=is_free) == []
+
+
+def is_free(path: str) -> bool:
+    return path.endswith("].color") or path in (".bySizeToMaxHeap", ".maxHeapToBySize")
+
+
+def in_size_order(viewer: dict[str, Any]) -> dict[str, Any]:
+    by_size = viewer["maxHeapBySize"]
+    sizes = [one["logicalBufferSizeMib"] for one in by_size]
+    assert sizes == sorted(sizes, reverse=True)
+    ordered = sorted(by_size, key=lambda one: (-one["logicalBufferSizeMib"], one["numbered"]))
+    return {**viewer, "maxHeapBySize": ordered}

@@ -1,9 +1,9 @@
 """The HLO programs that a capture carries in its metadata plane."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Final
+from typing import Any, Final, Self
 
 from google.protobuf.message import DecodeError
 
@@ -17,6 +17,8 @@ _HLO_STATS: Final = ("Hlo Proto", "HLO Proto")
 _ID_AT_END: Final = re.compile(r"\((\d+)\)\Z")
 _MAX_STACK_DEPTH: Final = 1000
 _SIGNED: Final = 1 << 64
+MAX_STORED_BYTES: Final = 512 << 20
+"""Of all HLO protos of a host that are kept beside its partial."""
 
 
 class Program:
@@ -106,11 +108,72 @@ class Program:
 
 
 class Programs:
-    """Programs by id, each parsed when it is first asked for."""
+    """Programs by id, each parsed when it is first asked for.
 
-    def __init__(self, serialised: Mapping[int, bytes]) -> None:
+    Args:
+        serialised: HLO protos by unsigned program id.
+        titles: ``module(program id)`` of each, where they are known already.
+        left_out: Programs that were too large to keep.
+    """
+
+    def __init__(
+        self,
+        serialised: Mapping[int, bytes],
+        titles: Mapping[int, str] | None = None,
+        left_out: int = 0,
+    ) -> None:
         self._serialised = serialised
+        self._titles = titles
         self._parsed: dict[int, Program | None] = {}
+        self.left_out = left_out
+
+    def to_state(self, max_bytes: int = MAX_STORED_BYTES) -> dict[str, Any]:
+        """The programs as a state, those that fit into ``max_bytes``, small ones first."""
+        titles = self.titles()
+        kept: dict[int, bytes] = {}
+        total = 0
+        for program_id in sorted(titles, key=self.size_bytes):
+            total += self.size_bytes(program_id)
+            if total > max_bytes:
+                break
+            kept[program_id] = self._serialised[program_id]
+        # In the capture's order again, which decides between programs of one size.
+        return {
+            "programs": {i: kept[i] for i in titles if i in kept},
+            "titles": {i: titles[i] for i in titles if i in kept},
+            "left_out": self.left_out + len(titles) - len(kept),
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """The programs that ``to_state`` described."""
+        return cls(state["programs"], state["titles"], int(state["left_out"]))
+
+    @classmethod
+    def combine(cls, parts: Iterable["Programs"]) -> "Programs":
+        """The programs of several hosts; of equal ids the first."""
+        serialised: dict[int, bytes] = {}
+        titles: dict[int, str] = {}
+        left_out = 0
+        for part in parts:
+            for program_id, title in part.titles().items():
+                serialised.setdefault(program_id, part._serialised[program_id])
+                titles.setdefault(program_id, title)
+            left_out += part.left_out
+        return cls(serialised, titles, left_out)
+
+    def unparsed(self) -> "Programs":
+        """The same programs, nothing of them parsed: parsed ones take several times the memory."""
+        titles = self.titles()
+        return Programs({i: self._serialised[i] for i in titles}, titles, self.left_out)
+
+    def size_bytes(self, program_id: int) -> int:
+        """Bytes of a program's HLO proto."""
+        return len(self._serialised[program_id % _SIGNED])
+
+    def largest(self) -> int | None:
+        """Id of the program with the largest HLO proto, the first of equals; None without any."""
+        return max(self.titles(), key=self.size_bytes, default=None)
 
     def __len__(self) -> int:
         return len(self._serialised)
@@ -150,8 +213,10 @@ class Programs:
         return any(program.is_training for program in self)
 
     def titles(self) -> dict[int, str]:
-        """``module(program id)`` of every program by id."""
-        return {program.id: program.title for program in self}
+        """``module(program id)`` of every readable program by id, in the capture's order."""
+        if self._titles is None:
+            self._titles = {program.id: program.title for program in self}
+        return dict(self._titles)
 
 
 def read_programs(space: OpSpace) -> Programs:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from podscope_analyzers.capture_stats import CaptureStats
-from podscope_analyzers.partials import HostPartial
+from podscope_analyzers.partials import PARTS, HostPartial
 from podscope_analyzers.pipeline import analyze_host, combine
 from podscope_analyzers.registry import TOOLS, Tool
 from podscope_analyzers.result import MissingHost, Scope, Table, ToolResult
@@ -43,6 +43,9 @@ def analyze_stored_host(
     """
     storage = Storage(storage_root)
     partial = analyze_host(storage.read_xspace(session, host), host)
+    # The parts first: whoever finds the partial finds them too.
+    for part in PARTS:
+        storage.put_derived("parts", session, f"{host}.{part}", partial.part_to_bytes(part))
     stored = storage.put_derived("partials", session, f"{host}.partial", partial.to_bytes())
     tools = _Results([partial], Scope(hosts=[host], session=session, capture=capture_id))
     summary = {name: getattr(partial.summary, name) for name in _SUMMARY_FIELDS}

@@ -3,9 +3,9 @@
 import json
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from podscope_analyzers.partials import HostPartial
 from podscope_analyzers.pipeline import run_tool, run_tool_xprof
@@ -16,9 +16,11 @@ from podscope_collector.captures.services import find_capture, find_host
 from podscope_collector.captures.states import AnalysisState
 from podscope_collector.errors import CollectorError, InputNotFoundError, RequestError
 from podscope_collector.runtime import Runtime
+from podscope_collector.storage import Storage
 
 ALL_HOSTS = "ALL_HOSTS"
 
+_MAX_PART_BYTES: Final = 1 << 30
 # Partials of a thousand hosts take memory; a burst of requests must not multiply it.
 _computing = threading.BoundedSemaphore(2)
 
@@ -134,4 +136,22 @@ def _load(runtime: Runtime, question: Question) -> tuple[list[HostPartial], Scop
         capture=str(capture.id),
         missing_hosts=[MissingHost(host, reason) for host, reason in missing],
     )
-    return [HostPartial.from_bytes(runtime.storage.read(path)) for _, path in stored], scope
+    partials = [HostPartial.from_bytes(runtime.storage.read(path)) for _, path in stored]
+    parts = question.tool.parts
+    return [_with_parts(runtime.storage, capture.session, p, parts) for p in partials], scope
+
+
+def _with_parts(
+    storage: Storage, session: str, partial: HostPartial, names: Sequence[str]
+) -> HostPartial:
+    for name in names:
+        try:
+            packed = storage.read_derived("parts", session, f"{partial.host}.{name}")
+        except InputNotFoundError as error:
+            message = (
+                f"the {name} of host {partial.host} were not kept; run the tool on the profile "
+                "itself: podscope analyze"
+            )
+            raise NotAnalyzedError(message) from error
+        partial = partial.with_part(name, packed, max_bytes=_MAX_PART_BYTES)
+    return partial

@@ -93,6 +93,11 @@ def analyze(
         _warn(f"{len(found.others) + 1} runs in {path}; this is the newest, {found.session}")
     if host is not None:
         found = found.only(host)
+    elif tool is not None and find_tool(tool).scope == "host":
+        first = min(file.host for file in found.files)
+        if len(found.files) > 1:
+            _warn(f"{tool} answers for one host; this is {first}, choose with --host")
+        found = found.only(first)
     analyzed = _analyze_hosts(found)
     if tool is None:
         output.print_summary(
@@ -132,9 +137,11 @@ def _analyze_hosts(run: ProfileRun) -> _Analyzed:
     """
     partials: list[HostPartial] = []
     failures: list[tuple[str, PodscopeError]] = []
-    for file in run.files:
+    for file in sorted(run.files, key=lambda file: file.host):
         try:
-            partials.append(analyze_host(file.read(), file.host))
+            partial = analyze_host(file.read(), file.host)
+            # Tools that work on parts answer for the first host alone.
+            partials.append(partial.without_parts() if partials else partial)
         except (AnalyzerError, CollectorError) as error:
             failures.append((file.host, error))
     if not partials:

@@ -76,6 +76,20 @@ def test_a_capture_is_taken_stored_analysed_and_shown(
         assert podscope.get(f"/captures/{capture_id}/tools/{tool}", format="xprof")
     one = podscope.get(f"/captures/{capture_id}/tools/framework_op_stats", host=hosts[1]["host"])
     assert one["scope"]["hosts"] == [hosts[1]["host"]]
+    # A tool that works on a part: its stored answer, and one computed for a parameter.
+    url = f"/captures/{capture_id}/tools/memory_viewer"
+    memory = podscope.get(url)
+    assert (memory["status"], memory["scope"]["hosts"]) == (
+        "ok",
+        [min(h["host"] for h in hosts[:3])],
+    )
+    (program,) = {row[0] for row in memory["result"]["programs"]["rows"]}
+    again = podscope.get(url, host=hosts[1]["host"], module_name=program, small_buffer_bytes="0")
+    assert again["scope"]["hosts"] == [hosts[1]["host"]]
+    assert again["result"]["summary"]["peak_bytes"] == memory["result"]["summary"]["peak_bytes"]
+    buffers = [len(one["result"]["peak_buffers"]["rows"]) for one in (memory, again)]
+    assert buffers[0] < buffers[1]
+    assert podscope.get(url, format="xprof")["moduleName"] == program.partition("(")[0]
     query = {"format": "csv", "table": "steps"}
     csv = podscope.http.get(
         f"/api/v1/captures/{capture_id}/tools/pod_viewer",

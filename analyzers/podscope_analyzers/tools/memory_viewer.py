@@ -1,0 +1,470 @@
+"""What a compiled program needs of memory: the peak, what makes it up, and where each part is."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from podscope_analyzers.capture_stats import CaptureStats
+from podscope_analyzers.errors import ParameterError, ProgramError
+from podscope_analyzers.hlo.buffers import Allocation, Buffer, BufferSource
+from podscope_analyzers.hlo.memory_usage import HBM, Block, MemoryUsage, PeakBuffer
+from podscope_analyzers.hlo.programs import Program, Programs
+from podscope_analyzers.reasons import NO_PROGRAMS
+from podscope_analyzers.result import Cell, Column, Reason, Scope, Table, ToolResult
+
+NAME: Final = "memory_viewer"
+VERSION: Final = 1
+PARAMETERS: Final = {
+    "module_name": "the program, as module(program id); the largest without it",
+    "program_id": "the program by its id alone",
+    "memory_space": "0 for the main memory, 1 for vector memory, others as XLA numbers them",
+    "small_buffer_bytes": "buffers below it are one entry together; 16384 without it",
+}
+
+_SMALL_BYTES: Final = 16384
+_MIB: Final = 1 << 20
+_MAX_DIGITS: Final = 20
+_MAX_POSITIONS: Final = 10_000
+_SPACE_NAMES: Final = {0: "HBM", 1: "VMEM"}
+# Neighbouring blocks shall differ; what a colour means is nowhere said.
+_PALETTE: Final = (
+    "#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#76b7b2", "#edc948",
+    "#e15759", "#9c755f", "#ff9da7", "#86bcb6", "#d4a6c8", "#8cd17d",
+)  # fmt: skip
+
+_PROGRAM_COLUMNS: Final = (
+    Column("program", "Program", "string"),
+    Column("program_id", "Program id", "string"),
+    Column("hlo_bytes", "HLO proto", "integer", "bytes"),
+)
+_SPACE_COLUMNS: Final = (
+    Column("memory_space", "Memory space", "integer"),
+    Column("name", "Name", "string"),
+    Column("allocations", "Allocations", "integer"),
+    Column("allocated_bytes", "Allocated", "integer", "bytes"),
+)
+_HEAP_COLUMNS: Final = (
+    Column("position", "Position", "integer"),
+    Column("instruction", "Instruction", "string"),
+    Column("heap_bytes", "Heap", "integer", "bytes"),
+    Column("unpadded_heap_bytes", "Heap without padding", "integer", "bytes"),
+)
+_PEAK_COLUMNS: Final = (
+    Column("order", "Order", "integer"),
+    Column("size_rank", "By size", "integer"),
+    Column("buffer_id", "Buffer", "integer"),
+    Column("instruction", "Instruction", "string"),
+    Column("opcode", "Opcode", "string"),
+    Column("op_name", "Operation", "string"),
+    Column("category", "Category", "string"),
+    Column("shape", "Shape", "string"),
+    Column("size_bytes", "Size", "integer", "bytes"),
+    Column("unpadded_bytes", "Without padding", "integer", "bytes"),
+    Column("padding_bytes", "Padding", "integer", "bytes"),
+    Column("begin_position", "Allocated at", "integer"),
+    Column("end_position", "Freed at", "integer"),
+    Column("source", "Source", "string"),
+)
+_INDEFINITE_COLUMNS: Final = (
+    Column("allocation", "Allocation", "integer"),
+    Column("size_bytes", "Size", "integer", "bytes"),
+    Column("category", "Category", "string"),
+    Column("is_parameter", "Parameter", "boolean"),
+    Column("is_live_out", "May be an output", "boolean"),
+    Column("is_reusable", "Reusable", "boolean"),
+    Column("buffers", "Buffers", "integer"),
+    Column("instructions", "Instructions", "string"),
+    Column("shape", "Common shape", "string"),
+)
+_BLOCK_COLUMNS: Final = (
+    Column("buffer_id", "Buffer", "integer"),
+    Column("name", "Name", "string"),
+    Column("category", "Category", "string"),
+    Column("offset_bytes", "Offset", "integer", "bytes"),
+    Column("size_bytes", "Size", "integer", "bytes"),
+    Column("unpadded_bytes", "Without padding", "integer", "bytes"),
+    Column("begin_position", "Allocated at", "integer"),
+    Column("end_position", "Freed at", "integer"),
+    Column("op_name", "Operation", "string"),
+    Column("shape", "Shape", "string"),
+)
+_SHOWN_INSTRUCTIONS: Final = 5
+
+
+def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
+    """The program's memory in our own schema, all sizes in bytes."""
+    programs = stats.programs
+    small = _number(parameters, "small_buffer_bytes", _SMALL_BYTES)
+    color = _number(parameters, "memory_space", HBM)
+    program = _chosen(programs, parameters)
+    reasons: list[Reason] = []
+    if programs.left_out:
+        message = f"{programs.left_out} programs were too large to be kept."
+        reasons.append(Reason("programs_left_out", message, "Analyze the profile with the CLI."))
+    usage = None
+    if program is None:
+        reasons.append(NO_PROGRAMS)
+    else:
+        try:
+            usage = MemoryUsage(program, color, small)
+        except ProgramError as error:
+            advice = "Choose another program with module_name; this one was captured damaged."
+            reasons.append(Reason("bad_program", str(error), advice))
+    tables = {
+        "programs": _programs(programs),
+        "memory_spaces": _spaces(usage),
+        "heap": _heap(usage),
+        "peak_buffers": _peak_buffers(usage),
+        "indefinite": _indefinite(usage),
+        "blocks": _blocks(usage),
+    }
+    if usage is not None and not usage.allocations:
+        message = f"{usage.program.title} has no buffers in memory space {color}."
+        advice = "Choose another of memory_spaces; some compilers keep no buffer assignment."
+        reasons.append(Reason("no_buffers", message, advice))
+    has_rows = usage is not None and bool(usage.allocations)
+    return ToolResult(
+        tool=NAME,
+        version=VERSION,
+        scope=scope,
+        status="ok" if has_rows else "empty",
+        result={
+            "program": None if program is None else program.title,
+            "entry_computation": None if program is None else program.module.entry_computation_name,
+            "memory_space": color,
+            "summary": None if usage is None else _summary(usage),
+            **{name: table.to_json() for name, table in tables.items()},
+        },
+        tables=tables,
+        reasons=reasons,
+    )
+
+
+def _number(parameters: Mapping[str, str], name: str, default: int) -> int:
+    text = parameters.get(name, "").strip()
+    if not text:
+        return default
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
+        msg = f"{name} must be a whole number, not '{text[:40]}'"
+        raise ParameterError(msg)
+    return int(text)
+
+
+def _chosen(programs: Programs, parameters: Mapping[str, str]) -> Program | None:
+    """The program that the parameters name; the largest when they name none."""
+    titles = programs.titles()
+    wanted = parameters.get("module_name", "")
+    by_id = parameters.get("program_id", "")
+    if wanted:
+        found = [i for i, title in titles.items() if wanted in (title, title.rpartition("(")[0])]
+        if not found:
+            msg = f"no program '{wanted[:80]}'; see the programs of the result without parameters"
+            raise ParameterError(msg)
+        return programs.get(max(found, key=programs.size_bytes))
+    if by_id:
+        program = programs.get(_number(parameters, "program_id", 0))
+        if program is None:
+            msg = f"no program with id {by_id[:40]}; see the programs of the result without it"
+            raise ParameterError(msg)
+        return program
+    largest = programs.largest()
+    return None if largest is None else programs.get(largest)
+
+
+def _summary(usage: MemoryUsage) -> dict[str, Any]:
+    indefinite, total = usage.indefinite_total_bytes(), usage.total_bytes()
+    temporary = total - indefinite
+    return {
+        "peak_bytes": usage.peak_bytes,
+        "peak_unpadded_bytes": usage.peak_unpadded_bytes,
+        "padding_bytes": usage.peak_bytes - usage.peak_unpadded_bytes,
+        "peak_position": usage.walk.peak_position,
+        "positions": len(usage.walk.heap_bytes),
+        "allocated_bytes": total,
+        "indefinite_bytes": indefinite,
+        "parameter_bytes": usage.parameter_bytes(),
+        "live_out_bytes": usage.live_out_bytes(),
+        "non_reusable_bytes": usage.non_reusable_bytes(),
+        "temporary_bytes": temporary,
+        "temporary_at_peak_bytes": usage.peak_bytes - indefinite,
+        "fragmentation_ratio": (total - usage.peak_bytes) / temporary if temporary > 0 else None,
+        "scoped_vmem_bytes": usage.scoped_vmem.size_bytes,
+        "scoped_vmem_instruction": usage.scoped_vmem.instruction,
+        "small_buffer_bytes": usage.small_buffer_bytes,
+    }
+
+
+def _programs(programs: Programs) -> Table:
+    titles = programs.titles()
+    order = sorted(titles, key=programs.size_bytes, reverse=True)
+    # Ids are unsigned 64-bit numbers, which JSON readers round.
+    return Table(_PROGRAM_COLUMNS, [[titles[i], str(i), programs.size_bytes(i)] for i in order])
+
+
+def _spaces(usage: MemoryUsage | None) -> Table:
+    rows: list[list[Cell]] = []
+    for color in usage.assignment.colors if usage else ():
+        found = usage.assignment.of_color(color) if usage else []
+        name = _SPACE_NAMES.get(color, f"space {color}")
+        rows.append([color, name, len(found), sum(one.proto.size for one in found)])
+    return Table(_SPACE_COLUMNS, rows)
+
+
+def _heap(usage: MemoryUsage | None) -> Table:
+    """The heap by position; of a long walk the highest of every few positions."""
+    if usage is None:
+        return Table(_HEAP_COLUMNS, [])
+    walk, always = usage.walk, usage.indefinite_bytes
+    count = len(walk.heap_bytes)
+    width = -(-count // _MAX_POSITIONS) or 1
+    heap = walk.heap_bytes
+    shown = (
+        max(range(i, min(i + width, count)), key=heap.__getitem__) for i in range(0, count, width)
+    )
+    return Table(
+        _HEAP_COLUMNS,
+        [
+            [i, walk.instructions[i], heap[i] + always, walk.unpadded_bytes[i] + always]
+            for i in shown
+        ],
+    )
+
+
+def _peak_buffers(usage: MemoryUsage | None) -> Table:
+    if usage is None:
+        return Table(_PEAK_COLUMNS, [])
+    rank = {place: number for number, place in enumerate(usage.by_size)}
+    rows: list[list[Cell]] = []
+    for order, one in enumerate(usage.peak_buffers):
+        if one.buffer is None:
+            text = f"smaller than {usage.small_buffer_bytes} bytes"
+            rows.append(
+                [order, rank[order], None, text, "", "", "", "", one.size_bytes, *[None] * 4, ""]
+            )
+            continue
+        buffer = one.buffer
+        begin, end = usage.walk.spans.get(buffer.id, (None, None))
+        rows.append(
+            [
+                order,
+                rank[order],
+                buffer.id,
+                buffer.name,
+                buffer.instruction.opcode,
+                buffer.op_name,
+                one.category,
+                buffer.shape_text,
+                one.size_bytes,
+                one.unpadded_bytes,
+                one.size_bytes - one.unpadded_bytes,
+                begin,
+                end,
+                _source_text(buffer.source),
+            ]
+        )
+    return Table(_PEAK_COLUMNS, rows)
+
+
+def _source_text(source: BufferSource | None) -> str:
+    return "" if source is None else f"{source.file}:{source.line}"
+
+
+def _indefinite(usage: MemoryUsage | None) -> Table:
+    rows: list[list[Cell]] = []
+    for one in usage.indefinite if usage else ():
+        names = [buffer.name for buffer, _ in one.assigned]
+        more = len(names) - _SHOWN_INSTRUCTIONS
+        shown = ", ".join(names[:_SHOWN_INSTRUCTIONS]) + (f" and {more} more" if more > 0 else "")
+        proto = one.proto
+        rows.append(
+            [
+                proto.index,
+                proto.size,
+                one.category,
+                proto.is_entry_computation_parameter,
+                proto.maybe_live_out,
+                one.is_reusable,
+                len(names),
+                shown,
+                _common_shape(one),
+            ]
+        )
+    return Table(_INDEFINITE_COLUMNS, rows)
+
+
+def _common_shape(allocation: Allocation) -> str:
+    shapes = {buffer.shape_text for buffer, _ in allocation.assigned}
+    return shapes.pop() if len(shapes) == 1 else ""
+
+
+def _blocks(usage: MemoryUsage | None) -> Table:
+    rows: list[list[Cell]] = []
+    for block in usage.blocks() if usage else ():
+        buffer = block.buffer
+        rows.append(
+            [
+                None if buffer is None else buffer.id,
+                block.category if buffer is None else buffer.name,
+                block.category,
+                block.offset_bytes,
+                block.size_bytes,
+                None if buffer is None else buffer.unpadded_bytes,
+                block.begin,
+                block.end,
+                "" if buffer is None else buffer.op_name,
+                "" if buffer is None else buffer.shape_text,
+            ]
+        )
+    return Table(_BLOCK_COLUMNS, rows)
+
+
+def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> object:
+    """The reference's JSON, which leaves out what has its default value.
+
+    Raises:
+        ParameterError: there is no such program, or none at all.
+        ProgramError: the program contradicts itself.
+    """
+    program = _chosen(stats.programs, parameters)
+    if program is None:
+        msg = f"{NO_PROGRAMS.message} {NO_PROGRAMS.advice}"
+        raise ParameterError(msg)
+    small = _number(parameters, "small_buffer_bytes", _SMALL_BYTES)
+    usage = MemoryUsage(program, _number(parameters, "memory_space", HBM), small)
+    walk, always = usage.walk, usage.indefinite_bytes
+    heap = [_heap_object(i, one, small) for i, one in enumerate(usage.peak_buffers)]
+    by_size = usage.by_size
+    to_rank = {place: number for number, place in enumerate(by_size)}
+    return _set_only(
+        {
+            "heapSizes": [_mib(size) + _mib(always) for size in walk.heap_bytes],
+            "unpaddedHeapSizes": [_mib(size) + _mib(always) for size in walk.unpadded_bytes],
+            "hloInstructionNames": list(walk.instructions),
+            "maxHeap": heap,
+            "maxHeapBySize": [heap[i] for i in by_size],
+            "maxHeapToBySize": [to_rank[i] for i in range(len(heap))],
+            "bySizeToMaxHeap": by_size,
+            "logicalBufferSpans": {
+                str(one): _set_only({"start": begin, "limit": end})
+                for one, (begin, end) in walk.spans.items()
+            },
+            "moduleName": program.module.name,
+            "entryComputationName": program.module.entry_computation_name,
+            "peakHeapMib": _mib(walk.peak_bytes) + _mib(always),
+            "peakUnpaddedHeapMib": _mib(walk.peak_unpadded_bytes) + _mib(always),
+            "peakHeapSizePosition": walk.peak_position,
+            "entryComputationParametersMib": _mib(usage.parameter_bytes()),
+            "nonReusableMib": _mib(usage.non_reusable_bytes()),
+            "maybeLiveOutMib": _mib(usage.live_out_bytes()),
+            "totalBufferAllocationMib": _mib(usage.total_bytes()),
+            "indefiniteBufferAllocationMib": _mib(usage.indefinite_total_bytes()),
+            "indefiniteLifetimes": [_lifetime(one) for one in usage.indefinite],
+            "maxScopedVmemAllocationMib": _mib(usage.scoped_vmem.size_bytes),
+            "maxScopedVmemInstructionName": usage.scoped_vmem.instruction,
+            "bufferBlocks": list(_buffer_blocks(usage)),
+        }
+    )
+
+
+def _mib(size_bytes: int) -> float:
+    return size_bytes / _MIB
+
+
+def _set_only(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields that do not have their default value."""
+    return {name: value for name, value in fields.items() if value not in (0, "", [], {}, None)}
+
+
+def _heap_object(number: int, one: PeakBuffer, small: int) -> dict[str, Any]:
+    buffer = one.buffer
+    if buffer is None:
+        label = f"small (<{small} bytes)"
+        size = _mib(one.size_bytes)
+        return {
+            "numbered": number,
+            "label": label,
+            "logicalBufferId": -1,
+            "logicalBufferSizeMib": size,
+        }
+    return {
+        "numbered": number,
+        **_set_only(
+            {
+                "label": f"{buffer.instruction.name}: {buffer.shape_text} # {buffer.op_name}",
+                "logicalBufferId": buffer.id,
+                "logicalBufferSizeMib": _mib(one.size_bytes),
+                "unpaddedShapeMib": _mib(one.unpadded_bytes),
+                "instructionName": buffer.name,
+                "shapeString": buffer.shape_text,
+                "tfOpName": buffer.op_name,
+                "groupName": one.category,
+                "opCode": buffer.instruction.opcode,
+                "sourceInfo": _source_json(buffer),
+            }
+        ),
+    }
+
+
+def _source_json(buffer: Buffer) -> dict[str, Any] | None:
+    source = buffer.source
+    if source is None:
+        return None
+    return _set_only(
+        {"fileName": source.file, "lineNumber": source.line, "stackFrame": source.stack}
+    )
+
+
+def _lifetime(one: Allocation) -> dict[str, Any]:
+    proto = one.proto
+    attributes = {
+        "entry computation parameter": proto.is_entry_computation_parameter,
+        "may-be live out": proto.maybe_live_out,
+        "reusable": one.is_reusable,
+    }
+    return _set_only(
+        {
+            "id": str(proto.index) if proto.index else "",
+            "sizeMib": _mib(proto.size),
+            "attributes": [name for name, is_set in attributes.items() if is_set],
+            "logicalBuffers": [
+                _set_only(
+                    {
+                        "id": str(buffer.id) if buffer.id else "",
+                        "shape": buffer.shape_text,
+                        "sizeMib": _mib(assigned_bytes),
+                        "hloName": buffer.instruction.name,
+                        "shapeIndex": [str(i) for i in buffer.shape_index],
+                    }
+                )
+                for buffer, assigned_bytes in one.assigned
+            ],
+            "commonShape": _common_shape(one),
+        }
+    )
+
+
+def _buffer_blocks(usage: MemoryUsage) -> Iterator[dict[str, Any]]:
+    for number, block in enumerate(usage.blocks()):
+        yield _set_only(_block_fields(number, block))
+
+
+def _block_fields(number: int, block: Block) -> dict[str, Any]:
+    buffer = block.buffer
+    place = {
+        "offset": block.offset_bytes,
+        "size": block.size_bytes,
+        "startStep": block.begin,
+        "endStep": block.end,
+        "category": block.category,
+    }
+    if buffer is None:
+        return {"logicalBufferId": -1, "name": block.category, **place, "color": "#ffffff"}
+    return {
+        "logicalBufferId": buffer.id,
+        "name": buffer.name,
+        **place,
+        "tfOpName": buffer.op_name,
+        "shapeString": buffer.shape_text,
+        "unpaddedSize": buffer.unpadded_bytes,
+        "sourceInfo": _source_json(buffer),
+        "color": _PALETTE[number % len(_PALETTE)],
+    }
