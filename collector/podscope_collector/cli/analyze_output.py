@@ -15,6 +15,7 @@ from podscope_analyzers.partials import HostPartial
 from podscope_analyzers.pipeline import run_tool
 from podscope_analyzers.registry import TOOLS, nearest
 from podscope_analyzers.result import Cell, Column, Scope, Table, ToolResult
+from podscope_collector.cli.analyze_overview import print_overview
 from podscope_collector.csv_text import csv_text
 from podscope_collector.errors import RequestError
 
@@ -63,7 +64,11 @@ def print_result(result: ToolResult, name: str | None) -> None:
     tables = _chosen(result, name)
     if name is None:
         _heading(console, result)
-        _fields(console, {k: v for k, v in result.result.items() if k not in result.tables})
+        if result.tool == "overview_page":
+            print_overview(console, result)
+            tables = {}
+        else:
+            _fields(console, {k: v for k, v in result.result.items() if k not in result.tables})
     for table_name, table in tables.items():
         if table.rows or name is not None:
             console.print()
@@ -154,7 +159,7 @@ def _heading(console: Console, result: ToolResult) -> None:
 
 def _notes(console: Console, result: ToolResult) -> None:
     for reason in result.reasons:
-        console.print(Text(f"! {reason.message} {reason.advice}", style="yellow"))
+        console.print(Text(f"! {reason.message.rstrip('.')}: {reason.advice}", style="yellow"))
     for loss in result.losses:
         console.print(Text(f"! {loss.host}: {loss.count} {loss.kind} on {loss.plane}"))
 

@@ -253,3 +253,18 @@ def test_text_for_people_goes_through_a_pipe_without_colours_and_cuts_nothing(
     assert "\x1b" not in ended.out
     assert "…" not in ended.out
     assert len([line for line in ended.out.splitlines() if "sim-tpu" in line]) == HOSTS * 4 * 6
+
+
+def test_the_overview_for_people_reads_as_an_answer(podscope: Podscope, simulated: Path) -> None:
+    result = podscope(simulated, "--tool", "overview_page", "--format", "json").json()["result"]
+    lines = podscope(simulated, "--tool", "overview_page").out.splitlines()
+    assert lines[1] == result["bottleneck"]["statement"]
+    assert any(line.startswith("Step time ") for line in lines)
+    at = lines.index("Where it goes") + 1
+    shares = lines[at : lines.index("", at)]
+    parts = {part["category"]: part["ratio"] for part in result["breakdown"] if part["ratio"]}
+    assert {line.rsplit(maxsplit=1)[0].replace(" ", "_") for line in shares} == set(parts)
+    percents = [float(line.split()[-1].rstrip("%")) for line in shares]
+    assert percents == sorted(percents, reverse=True)
+    assert percents[0] == round(100 * max(parts.values()), 1)
+    assert not any("category=" in line for line in lines)
