@@ -4,6 +4,7 @@ The base distribution carries no server stack, so this module imports nothing bu
 library; a command whose part is not installed says which extra brings it.
 """
 
+import errno
 import importlib
 import os
 import sys
@@ -113,6 +114,13 @@ def _run(name: str, args: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         # Commands import what is heavy when they run, not when their help is shown.
         _fail_for_missing_package(name, error)
+        # Here and not at the end of the process, where a failure can no longer be told.
+        sys.stdout.flush()
+    except SystemExit as ending:
+        # The parser's library ends the process on its own when our output's reader is gone.
+        if isinstance(ending.__context__, BrokenPipeError):
+            raise ending.__context__ from None
+        raise
     except Exception as error:
         if isinstance(error.__cause__, KeyboardInterrupt):
             raise KeyboardInterrupt from error
@@ -154,5 +162,16 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         sys.exit(int(ExitCode.INTERRUPTED))
     except BrokenPipeError:
         # The reader of our output left (`podscope ... | head`): that is its right.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         sys.exit(int(ExitCode.DONE))
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        _discard_output()
+        where = f" for {error.filename}" if error.filename else " where the output goes"
+        _fail(f"{error.strerror}{where}; free some space and try again", ExitCode.FAILED)
+
+
+def _discard_output() -> None:
+    """Let what is still buffered go nowhere, so that the end of the process cannot fail on it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
