@@ -6,7 +6,10 @@ from functools import cached_property
 from typing import Final, Protocol
 
 from podscope_analyzers.hlo.shapes import bit_width
+from podscope_analyzers.hlo.text import Printer
 from podscope_protos.v1 import hlo_pb2
+
+MAX_EXPRESSION_BYTES: Final = 1_000_000
 
 _DATA_FORMATTING: Final = frozenset({"transpose", "copy", "reshape", "dynamic-reshape"})
 _FUSIONS: Final = {
@@ -115,8 +118,11 @@ class Instruction:
 
     @property
     def expression(self) -> str:
-        """The instruction as text; empty while no printer knows its program's format."""
-        return ""
+        """The instruction as text, at most 1,000,000 bytes of it."""
+        text = Printer(self.program).instruction(self.proto)
+        if len(text) * 4 <= MAX_EXPRESSION_BYTES:
+            return text
+        return text.encode()[:MAX_EXPRESSION_BYTES].decode(errors="ignore")
 
     def fused(self) -> Iterator["Instruction"]:
         """Instructions that a fusion holds, without parameters and tuples."""

@@ -1,0 +1,198 @@
+"""One instruction as XLA prints it: result, operands, attributes."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from podscope_analyzers.hlo.text.attributes import common_attributes, origin_text, own_attributes
+from podscope_analyzers.hlo.text.escapes import bare_or_quoted
+from podscope_analyzers.hlo.text.literal_text import literal_text
+from podscope_analyzers.hlo.text.shape_text import joined, shape_text
+from podscope_protos.v1 import hlo_pb2
+
+Proto = hlo_pb2.HloInstructionProto
+
+_ASYNC: Final = frozenset({"async-start", "async-update", "async-done"})
+_MAX_ASYNC_STEPS: Final = 1000
+_TO_APPLY: Final = frozenset(
+    {
+        *("call", "map", "reduce", "reduce-window", "all-reduce", "all-reduce-start"),
+        *("reduce-scatter", "scatter", "sort", "scan"),
+    }
+)
+# JSON of a GPU's backend has this member empty, and XLA drops it when it loads the program.
+_DROPPED_MEMBER: Final = b'"wait_on_operation_queues":[],'
+
+
+@dataclass(frozen=True)
+class Style:
+    """What a text shows beside names, shapes and attributes.
+
+    Attributes:
+        percent: ``%`` before every name.
+        operand_shapes: The shape before every operand.
+        marks: The number of every fifth operand.
+        control_predecessors: What must run before without being an operand.
+        backend_config: What the compiler's backend noted.
+        configs: Configurations of infeeds and outfeeds.
+        large_constants: Constants of any size.
+    """
+
+    percent: bool = False
+    operand_shapes: bool = False
+    marks: bool = False
+    control_predecessors: bool = False
+    backend_config: bool = False
+    configs: bool = False
+    large_constants: bool = False
+
+
+EXPRESSION: Final = Style(percent=True, operand_shapes=True, marks=True, control_predecessors=True)
+"""How profiles show a single instruction."""
+
+
+class Surroundings(Protocol):
+    """The program that an instruction is in."""
+
+    @property
+    def computations(self) -> Mapping[int, hlo_pb2.HloComputationProto]:
+        """Computations by id."""
+
+    @property
+    def by_id(self) -> Mapping[int, Proto]:
+        """Instructions by id."""
+
+
+class Printer:
+    """Texts of a program's instructions in one style."""
+
+    def __init__(self, program: Surroundings, style: Style = EXPRESSION) -> None:
+        self._program = program
+        self._style = style
+
+    def instruction(self, proto: Proto) -> str:
+        """``name = shape opcode(operands), attributes``; on one line."""
+        parts = [f"{self._opcode(proto)}({self._operands(proto)})", *self._attributes(proto)]
+        if proto.original_value.elements:
+            parts.append(f"origin={{{origin_text(proto.original_value)}}}")
+        if self._style.backend_config and proto.backend_config:
+            config = proto.backend_config.replace(_DROPPED_MEMBER, b"")
+            parts.append(f"backend_config={bare_or_quoted(config)}")
+        return f"{self._name(proto.name)} = {shape_text(proto.shape)} {', '.join(parts)}"
+
+    def trivial_async(self, proto: Proto) -> Proto | None:
+        """The one instruction that an asynchronous one stands for; None if it runs several."""
+        start = self._async_start(proto)
+        if start is None or not start.called_computation_ids:
+            return None
+        computation = self._program.computations.get(start.called_computation_ids[0])
+        if computation is None:
+            return None
+        parameters = {
+            one.parameter_number: one.id
+            for one in computation.instructions
+            if one.opcode == "parameter"
+        }
+        rest = [one for one in computation.instructions if one.opcode != "parameter"]
+        if len(rest) != 1 or rest[0].id != computation.root_id or rest[0].opcode in _ASYNC:
+            return None
+        in_order = [parameters[number] for number in sorted(parameters)]
+        return rest[0] if list(rest[0].operand_ids) == in_order else None
+
+    def _async_start(self, proto: Proto) -> Proto | None:
+        for _ in range(_MAX_ASYNC_STEPS):
+            if proto.opcode == "async-start":
+                return proto
+            operand = proto.operand_ids[0] if proto.operand_ids else None
+            before = self._program.by_id.get(operand) if operand is not None else None
+            if before is None or before.opcode not in _ASYNC:
+                return None
+            proto = before
+        return None
+
+    def _name(self, name: str) -> str:
+        return f"%{name}" if self._style.percent else name
+
+    def _opcode(self, proto: Proto) -> str:
+        if proto.opcode in _ASYNC:
+            wrapped = self.trivial_async(proto)
+            if wrapped is not None:
+                return wrapped.opcode + proto.opcode.removeprefix("async")
+        return proto.opcode
+
+    def _operands(self, proto: Proto) -> str:
+        if proto.opcode == "parameter":
+            return str(proto.parameter_number)
+        if proto.opcode == "constant":
+            if not proto.HasField("literal"):
+                return "{...}"
+            return literal_text(proto.literal, large=self._style.large_constants)
+        found = (self._program.by_id.get(operand) for operand in proto.operand_ids)
+        return joined((self._operand(one) for one in found if one), marked=self._style.marks)
+
+    def _operand(self, proto: Proto) -> str:
+        name = self._name(proto.name)
+        return f"{shape_text(proto.shape)} {name}" if self._style.operand_shapes else name
+
+    def _attributes(self, proto: Proto) -> Iterator[str]:
+        if proto.opcode == "async-start":
+            if proto.async_execution_thread not in ("", "main"):
+                yield f'async_execution_thread="{proto.async_execution_thread}"'
+            wrapped = self.trivial_async(proto)
+            if wrapped is not None:
+                yield from self._attributes(wrapped)
+            elif proto.called_computation_ids:
+                yield f"calls={self._computations(proto)}"
+        elif proto.opcode not in _ASYNC:
+            by_id = self._program.by_id
+            types = (
+                by_id[operand].shape.element_type
+                for operand in proto.operand_ids
+                if operand in by_id
+            )
+            yield from own_attributes(proto, types, configs=self._style.configs)
+            if proto.called_computation_ids:
+                yield from self._references(proto)
+        before = (
+            self._program.by_id.get(one)
+            for one in proto.control_predecessor_ids
+            if self._style.control_predecessors
+        )
+        yield from common_attributes(proto, (self._name(one.name) for one in before if one))
+
+    def _computations(self, proto: Proto) -> str:
+        return ", ".join(self._computation(one) for one in proto.called_computation_ids)
+
+    def _computation(self, computation_id: int) -> str:
+        found = self._program.computations.get(computation_id)
+        return self._name(found.name) if found else "?"
+
+    def _references(self, proto: Proto) -> Iterator[str]:
+        opcode, called = proto.opcode, proto.called_computation_ids
+        names = [self._computation(one) for one in called]
+        if opcode == "while" and len(names) > 1:
+            # The body is stored first.
+            yield f"condition={names[1]}"
+            yield f"body={names[0]}"
+        elif opcode == "select-and-scatter" and len(names) > 1:
+            yield f"select={names[0]}"
+            yield f"scatter={names[1]}"
+        elif opcode == "conditional":
+            yield from self._branches(proto, names)
+        elif opcode in _TO_APPLY:
+            yield f"to_apply={names[0]}"
+            if opcode == "call" and proto.is_composite:
+                yield "is_composite=true"
+        elif opcode == "custom-call":
+            yield f"called_computations={{{', '.join(names)}}}"
+        else:
+            yield f"calls={', '.join(names)}"
+
+    def _branches(self, proto: Proto, names: list[str]) -> Iterator[str]:
+        choice = self._program.by_id.get(proto.operand_ids[0]) if proto.operand_ids else None
+        is_pred = choice is not None and choice.shape.element_type == hlo_pb2.PrimitiveType.PRED
+        if is_pred and len(names) > 1:
+            yield f"true_computation={names[0]}"
+            yield f"false_computation={names[1]}"
+        else:
+            yield f"branch_computations={{{', '.join(names)}}}"

@@ -1,0 +1,321 @@
+"""One instruction as text, by hand-worked cases of XLA's form."""
+
+import struct
+from types import SimpleNamespace
+
+import pytest
+from google.protobuf import text_format
+
+from podscope_analyzers.hlo.text import EXPRESSION, Printer, Style
+from podscope_analyzers.hlo.text.escapes import c_escaped, is_json_object
+from podscope_analyzers.hlo.text.literal_text import literal_text
+from podscope_analyzers.hlo.text.shape_text import shape_text
+from podscope_analyzers.hlo.text.sharding_text import sharding_text
+from podscope_protos.v1 import hlo_pb2
+
+F32_8 = "shape { element_type: F32 dimensions: 8 layout { minor_to_major: 0 } }"
+F32 = "shape { element_type: F32 layout {} }"
+
+
+def printed(module: str, name: str, style: Style = EXPRESSION) -> str:
+    """The text of an instruction of a module in protobuf's text form."""
+    proto = text_format.Parse(module, hlo_pb2.HloModuleProto())
+    by_id = {i.id: i for c in proto.computations for i in c.instructions}
+    program = SimpleNamespace(computations={c.id: c for c in proto.computations}, by_id=by_id)
+    found = next(i for i in by_id.values() if i.name == name)
+    return Printer(program, style).instruction(found)
+
+
+def shape(text: str) -> hlo_pb2.ShapeProto:
+    return text_format.Parse(text, hlo_pb2.ShapeProto())
+
+
+def literal(text: str) -> hlo_pb2.LiteralProto:
+    return text_format.Parse(text, hlo_pb2.LiteralProto())
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("element_type: F32 layout {}", "f32[]"),
+        ("element_type: U32 layout { memory_space: 2 }", "u32[]{:S(2)}"),
+        (
+            "element_type: BF16 dimensions: 8 dimensions: 128 layout { minor_to_major: 1 "
+            "minor_to_major: 0 tiles { dimensions: [8, 128] } tiles { dimensions: [2, 1] } "
+            "element_size_in_bits: 4 memory_space: 1 }",
+            "bf16[8,128]{1,0:T(8,128)(2,1)E(4)S(1)}",
+        ),
+        (
+            "element_type: S32 dimensions: [10, -9223372036854775808] "
+            "is_dynamic_dimension: [true, true]",
+            "s32[<=10,?]",
+        ),
+        ("element_type: TUPLE", "()"),
+        (
+            "element_type: TUPLE " + "tuple_shapes { element_type: TOKEN } " * 6,
+            "(token[], token[], token[], token[], token[], /*index=5*/token[])",
+        ),
+    ],
+)
+def test_a_shape_shows_its_layout(given: str, expected: str) -> None:
+    assert shape_text(shape(given)) == expected
+
+
+def test_a_shape_without_layout_shows_none() -> None:
+    nested = "element_type: TUPLE tuple_shapes { element_type: F32 dimensions: 2 layout { "
+    assert shape_text(shape(nested + "minor_to_major: 0 } }"), layout=False) == "(f32[2])"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("shape { element_type: PRED } preds: true", "true"),
+        ("shape { element_type: PRED dimensions: 2 } preds: [true, false]", "{1, 0}"),
+        ("shape { element_type: F32 } f32s: 0.1", "0.1"),
+        ("shape { element_type: F32 } f32s: 16777217.5", "16777218"),
+        ("shape { element_type: F64 } f64s: 0.1", "0.1"),
+        ("shape { element_type: F64 } f64s: 0.30000000000000004", "0.30000000000000004"),
+        ("shape { element_type: F32 dimensions: 2 } f32s: [-inf, inf]", "{-inf, inf}"),
+        ("shape { element_type: C64 } c64s: [1, -2]", "(1, -2)"),
+        ("shape { element_type: S4 dimensions: 2 } s4s: '\\017\\007'", "{-1, 7}"),
+        ("shape { element_type: F8E4M3FN } f8e4m3fns: '\\176'", "448"),
+        ("shape { element_type: F8E5M2 } f8e5m2s: '\\174'", "inf"),
+        ("shape { element_type: S32 dimensions: [2, 1] } s32s: [1, 2]", "{ {1}, {2} }"),
+        (
+            "shape { element_type: S32 dimensions: [2, 2] layout { minor_to_major: [0, 1] } } "
+            "s32s: [1, 2, 3, 4]",
+            "{ { 1, 3 }, { 2, 4 } }",
+        ),
+        (
+            "shape { element_type: S32 dimensions: [1, 2, 1, 2] } s32s: [1, 2, 3, 4]",
+            "{ { /*i0=0*/ { /*i1=0*/ { 1, 2 } }, { /*i1=1*/ { 3, 4 } } } }",
+        ),
+        ("shape { element_type: S32 dimensions: 11 } s32s: 1", "{...}"),
+        ("shape { element_type: S32 dimensions: 2 } s32s: 1", "{...}"),
+        ("shape { element_type: TUPLE }", "{...}"),
+    ],
+)
+def test_a_constant_is_in_the_order_of_its_indices(given: str, expected: str) -> None:
+    assert literal_text(literal(given), large=False) == expected
+
+
+def test_half_floats_have_few_digits() -> None:
+    half = hlo_pb2.LiteralProto(f16s=struct.pack("<e", 0.1))
+    half.shape.element_type = hlo_pb2.PrimitiveType.F16
+    assert literal_text(half, large=False) == "0.099976"
+    brain = hlo_pb2.LiteralProto(bf16s=struct.pack("<f", -0.99609375)[2:])
+    brain.shape.element_type = hlo_pb2.PrimitiveType.BF16
+    assert literal_text(brain, large=False) == "-0.9961"
+
+
+def test_a_large_constant_is_shown_where_it_is_wanted() -> None:
+    numbers = ", ".join(map(str, range(12)))
+    given = f"shape {{ element_type: S32 dimensions: 12 }} s32s: [{numbers}]"
+    assert literal_text(literal(given), large=True) == "{" + numbers + "}"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("type: REPLICATED", "{replicated}"),
+        ("type: MAXIMAL tile_assignment_devices: 3", "{maximal device=3}"),
+        (
+            "type: OTHER tile_assignment_dimensions: [2, 1, 2] tile_assignment_devices: "
+            "[0, 1, 2, 3] replicate_on_last_tile_dim: true",
+            "{devices=[2,1,2]0,1,2,3 last_tile_dim_replicate}",
+        ),
+        (
+            "type: OTHER tile_assignment_dimensions: [2, 4] iota_reshape_dims: [4, 2] "
+            "iota_transpose_perm: [1, 0] last_tile_dims: [MANUAL, REPLICATED]",
+            "{devices=[2,4]<=[4,2]T(1,0) last_tile_dims={manual, replicated}}",
+        ),
+        (
+            "type: TUPLE tuple_shardings { type: MANUAL } tuple_shardings { type: REPLICATED "
+            "is_shard_group: true shard_group_id: 4 shard_group_type: LIKE }",
+            "{{manual}, {replicated shard_like 4}}",
+        ),
+    ],
+)
+def test_a_sharding_is_in_braces(given: str, expected: str) -> None:
+    assert sharding_text(text_format.Parse(given, hlo_pb2.OpSharding())) == expected
+
+
+def test_a_fusion_names_its_operands_and_its_computation() -> None:
+    module = f"""
+      computations {{ id: 1 name: "fused" }}
+      computations {{ id: 2 name: "main"
+        instructions {{ id: 1 name: "p" opcode: "parameter" {F32_8} }}
+        instructions {{ id: 2 name: "f.1" opcode: "fusion" fusion_kind: "kLoop" {F32_8}
+          operand_ids: [1, 1, 1, 1, 1, 1] called_computation_ids: 1
+          control_predecessor_ids: 1 backend_config: "{{}}"
+          metadata {{ op_name: "jit(f)/add" }} }} }}"""
+    operands = ", ".join(["f32[8]{0} %p"] * 5)
+    assert printed(module, "f.1") == (
+        f"%f.1 = f32[8]{{0}} fusion({operands}, /*index=5*/f32[8]{{0}} %p), kind=kLoop, "
+        "calls=%fused, control-predecessors={%p}"
+    )
+    assert printed(module, "f.1", Style(backend_config=True)) == (
+        "f.1 = f32[8]{0} fusion(p, p, p, p, p, p), kind=kLoop, calls=fused, backend_config={}"
+    )
+    assert printed(module, "p") == "%p = f32[8]{0} parameter(0)"
+
+
+@pytest.mark.parametrize(
+    ("opcode", "fields", "expected"),
+    [
+        ("iota", "dimensions: 1", "iota(), iota_dimension=1"),
+        (
+            "slice",
+            "slice_dimensions { limit: 4 stride: 1 } slice_dimensions { start: 1 limit: 9 "
+            "stride: 2 }",
+            "slice(), slice={[0:4:1], [1:9:2]}",
+        ),
+        (
+            "pad",
+            "padding_config { dimensions { edge_padding_low: 1 } dimensions { "
+            "edge_padding_high: 2 interior_padding: 3 } }",
+            "pad(), padding=1_0_0x0_2_3",
+        ),
+        (
+            "dot",
+            "dot_dimension_numbers { lhs_contracting_dimensions: 1 rhs_contracting_dimensions: 0 } "
+            "precision_config { operand_precision: [HIGHEST, PRECISION_DEFAULT] "
+            "algorithm: ALG_DOT_BF16_BF16_F32_X3 }",
+            "dot(), lhs_contracting_dims={1}, rhs_contracting_dims={0}, "
+            "operand_precision={highest,default}, algorithm=dot_bf16_bf16_f32_x3",
+        ),
+        (
+            "convolution",
+            "window { dimensions { size: 3 stride: 2 padding_low: 1 window_dilation: 1 "
+            "base_dilation: 1 } } convolution_dimension_numbers { input_feature_dimension: 2 "
+            "input_spatial_dimensions: 1 kernel_input_feature_dimension: 1 "
+            "kernel_output_feature_dimension: 2 kernel_spatial_dimensions: 0 "
+            "output_feature_dimension: 2 output_spatial_dimensions: 1 } feature_group_count: 4",
+            "convolution(), window={size=3 stride=2 pad=1_0}, dim_labels=b0f_0io->b0f, "
+            "feature_group_count=4",
+        ),
+        (
+            "all-to-all",
+            "channel_id: 7 iota_collective_device_list { num_replica_groups: 2 "
+            "num_devices_per_group: 4 iota_reshape_dims: [4, 2] iota_transpose_perm: [1, 0] } "
+            "dimensions: 1",
+            "all-to-all(), channel_id=7, replica_groups=[2,4]<=[4,2]T(1,0), dimensions={1}",
+        ),
+        (
+            "all-gather",
+            "mesh_axes_replica_group_list { mesh { axes { name: 'a' size: 2 } axes { name: 'b' "
+            "size: 4 } } axes { mesh_axis_index: 1 sub_axis_info { pre_size: 2 size: 2 } } } "
+            "dimensions: 0 use_global_device_ids: true",
+            "all-gather(), replica_groups=mesh['a'=2,'b'=4] {'b':(2)2}, dimensions={0}, "
+            "use_global_device_ids=true",
+        ),
+        (
+            "collective-permute",
+            "source_target_pairs { target: 1 } source_target_pairs { source: 1 }",
+            "collective-permute(), source_target_pairs={{0,1},{1,0}}",
+        ),
+        (
+            "custom-call",
+            "custom_call_target: 'a\"b' constrain_layout: true operand_shapes_with_layout { "
+            "element_type: F32 } custom_call_has_side_effect: true output_operand_aliasing { "
+            "output_shape_index: 0 } custom_call_api_version: API_VERSION_TYPED_FFI",
+            'custom-call(), custom_call_target="a\\"b", operand_layout_constraints={f32[]}, '
+            "custom_call_has_side_effect=true, output_to_operand_aliasing={{0}: (0, {})}, "
+            "api_version=API_VERSION_TYPED_FFI",
+        ),
+        (
+            "triangular-solve",
+            "triangular_solve_options { lower: true transpose_a: ADJOINT }",
+            "triangular-solve(), lower=true, transpose_a=ADJOINT",
+        ),
+        ("infeed", "infeed_config: 'secret'", "infeed()"),
+        ("topk", "k: 3 largest: true", "topk(), k=3, largest=true, is_stable=false"),
+        (
+            "copy-start",
+            "cross_program_prefetch_index: 0",
+            "copy-start(), cross_program_prefetch_index=0",
+        ),
+        ("all-reduce", "", "all-reduce(), replica_groups={}"),
+        (
+            "add",
+            "sharding { type: REPLICATED } frontend_attributes { map { key: 'b' value: 'x' } "
+            "map { key: 'a' value: '{\"n\": 1}' } }",
+            'add(), sharding={replicated}, frontend_attributes={a={"n": 1},b="x"}',
+        ),
+        (
+            "exponential",
+            "result_accuracy { tolerance { atol: 1e-5 rtol: 0.01 ulps: 2 } }",
+            "exponential(), result_accuracy={tolerance={atol=1e-05,rtol=0.01,ulps=2}}",
+        ),
+    ],
+)
+def test_an_opcode_has_its_own_attributes(opcode: str, fields: str, expected: str) -> None:
+    module = (
+        f'computations {{ id: 1 instructions {{ id: 1 name: "i" opcode: "{opcode}" {F32} '
+        f"{fields} }} }}"
+    )
+    assert printed(module, "i") == f"%i = f32[] {expected}"
+
+
+def test_a_while_names_its_condition_before_its_body() -> None:
+    module = f"""
+      computations {{ id: 1 name: "b" }} computations {{ id: 2 name: "c" }}
+      computations {{ id: 3 instructions {{ id: 1 name: "w" opcode: "while" {F32}
+        called_computation_ids: [1, 2] }} }}"""
+    assert printed(module, "w") == "%w = f32[] while(), condition=%c, body=%b"
+
+
+@pytest.mark.parametrize(
+    ("extra", "start", "done"),
+    [
+        ("", "all-to-all-start(f32[8]{0} %x), replica_groups={{0,1}}", "all-to-all-done"),
+        (
+            f'instructions {{ id: 12 name: "n" opcode: "negate" {F32_8} operand_ids: 10 }}',
+            "async-start(f32[8]{0} %x), calls=%wrapped",
+            "async-done",
+        ),
+    ],
+)
+def test_an_asynchronous_operation_shows_what_it_wraps(extra: str, start: str, done: str) -> None:
+    module = f"""
+      computations {{ id: 1 name: "wrapped" root_id: 11
+        instructions {{ id: 10 name: "q" opcode: "parameter" {F32_8} }}
+        instructions {{ id: 11 name: "a" opcode: "all-to-all" {F32_8} operand_ids: 10
+          replica_groups {{ replica_ids: [0, 1] }} }} {extra} }}
+      computations {{ id: 2
+        instructions {{ id: 1 name: "x" opcode: "parameter" {F32_8} }}
+        instructions {{ id: 2 name: "s" opcode: "async-start" {F32_8} operand_ids: 1
+          called_computation_ids: 1 }}
+        instructions {{ id: 3 name: "d" opcode: "async-done" {F32_8} operand_ids: 2 }} }}"""
+    assert printed(module, "s") == f"%s = f32[8]{{0}} {start}"
+    assert printed(module, "d") == f"%d = f32[8]{{0}} {done}(f32[8]{{0}} %s)"
+
+
+def test_a_comparison_says_its_order_only_where_it_is_not_the_usual() -> None:
+    module = f"""computations {{ id: 1
+      instructions {{ id: 1 name: "x" opcode: "parameter" {F32} }}
+      instructions {{ id: 2 name: "c" opcode: "compare" {F32} operand_ids: [1, 1]
+        comparison_direction: "LT" comparison_type: "FLOAT" }}
+      instructions {{ id: 3 name: "t" opcode: "compare" {F32} operand_ids: [1, 1]
+        comparison_direction: "LT" comparison_type: "FLOATTOTALORDER" }} }}"""
+    assert printed(module, "c").endswith("direction=LT")
+    assert printed(module, "t").endswith("direction=LT, order=TOTAL")
+
+
+def test_bytes_are_escaped_as_in_c() -> None:
+    assert c_escaped("a\n\"'\\é\x01") == "a\\n\\\"\\'\\\\\\303\\251\\001"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"a": "}"}', True),
+        ("{}", True),
+        ("{} ", False),
+        ("{", False),
+        ("x{}", False),
+        ("{}{}", False),
+    ],
+)
+def test_a_json_object_is_one_pair_of_braces(text: str, expected: bool) -> None:
+    assert is_json_object(text) is expected
