@@ -7,6 +7,7 @@ import pytest
 
 from podscope_analyzers.hlo import read_programs
 from podscope_analyzers.hlo.text import Printer, Style
+from podscope_analyzers.prepare import prepare
 from podscope_analyzers.xspace import open_xspace
 
 SHORT = Style(backend_config=True, configs=True)
@@ -22,7 +23,7 @@ def test_every_line_of_the_module_is_one_of_ours(capture: str, reference_dir: Pa
     file = sorted((reference_dir / "profiles" / capture).rglob("*.xplane.pb"))[0]
     ours = {
         Printer(program, SHORT).instruction(proto)
-        for program in read_programs(open_xspace(file.read_bytes()))
+        for program in read_programs(prepare(open_xspace(file.read_bytes())))
         if program.module.name == module
         for proto in program.by_id.values()
     }
