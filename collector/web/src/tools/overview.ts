@@ -47,6 +47,11 @@ export function topOps(result: ToolResult): TopOp[] {
   }));
 }
 
+/** Where the top operations ran: `device` or, on CPU runs, `host_execution`. */
+export function topOpsPlace(result: ToolResult): string {
+  return textOf(result.result["top_ops_place"]) ?? "device";
+}
+
 export interface Advice {
   readonly title: string;
   readonly text: string;

@@ -7,7 +7,7 @@ import { Icon } from "../../components/icons";
 import { StackedColumns, StackTable, WithTable } from "../../components/stacked-columns";
 import { csv, save } from "../../format/csv";
 import { columnDecimals, count, duration, fixed, flops, percent, plural, signed, text } from "../../format/numbers";
-import { type CategoryShare, advice, categoryShares, overviewSteps, topOps } from "../../tools/overview";
+import { type CategoryShare, advice, categoryShares, overviewSteps, topOps, topOpsPlace } from "../../tools/overview";
 import { deviation, mean, type StepTable } from "../../tools/steps";
 import { lateHosts } from "../../tools/pod";
 import { fieldsOf, numberOf, textOf } from "../../tools/tables";
@@ -211,8 +211,10 @@ function TopOps({ result, capture }: ToolViewProps) {
   const largest = ops[0]?.selfRatio ?? 1;
   const covered = ops.at(-1)?.cumulativeRatio;
   const hasFlops = ops.some((op) => op.flopsPerSecond !== null && op.flopsPerSecond > 0);
+  // On a CPU run the compiled programs' operations ran on threads of the hosts.
+  const [kind, whose] = topOpsPlace(result) === "host_execution" ? ["host", "the host threads'"] : ["device", "device"];
   return (
-    <Panel title={ops.length > 0 ? `Top ${ops.length} device ops` : "Top device ops"} subtitle={covered != null ? `cover ${percent(covered)} of device time` : ""} tools={<a href={to}>Open framework ops →</a>}>
+    <Panel title={ops.length > 0 ? `Top ${ops.length} ${kind} ops` : `Top ${kind} ops`} subtitle={covered != null ? `cover ${percent(covered)} of ${whose} time` : ""} tools={<a href={to}>Open framework ops →</a>}>
       {ops.length === 0 ? (
         <NoData reasons={[]} fallback="No operation ran on a device in this capture. Framework ops lists what the host did." />
       ) : (
@@ -223,7 +225,7 @@ function TopOps({ result, capture }: ToolViewProps) {
                 <th scope="col" class="num">#</th>
                 <th scope="col">Op</th>
                 <th scope="col">Category</th>
-                <th scope="col" class="num">Self time <small>of device time</small> ↓</th>
+                <th scope="col" class="num">Self time <small>of {whose} time</small> ↓</th>
                 <th scope="col" class="num">Cumulative</th>
                 {hasFlops && <th scope="col" class="num">FLOP rate</th>}
               </tr>
