@@ -10,6 +10,7 @@ from podscope_analyzers.errors import ParameterError, UnknownToolError
 from podscope_analyzers.result import Scope, ToolResult
 from podscope_analyzers.tools import (
     framework_op_stats,
+    hlo_stats,
     input_pipeline_analyzer,
     kernel_stats,
     memory_viewer,
@@ -81,6 +82,14 @@ _ROWS: tuple[Tool, ...] = (
         framework_op_stats.VERSION,
         framework_op_stats.analyze,
         framework_op_stats.xprof_json,
+    ),
+    Tool(
+        hlo_stats.NAME,
+        "HLO instructions",
+        "both",
+        hlo_stats.VERSION,
+        hlo_stats.analyze,
+        hlo_stats.xprof_json,
     ),
     Tool(
         kernel_stats.NAME,

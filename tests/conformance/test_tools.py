@@ -25,6 +25,7 @@ TOOLS = (
     "input_pipeline_analyzer",
     "framework_op_stats",
     "kernel_stats",
+    "hlo_stats",
     "pod_viewer",
 )
 # What the reference has no answer for: captures without any program.

@@ -8,8 +8,8 @@ from typing import Final
 
 from podscope_analyzers.errors import ProgramError
 from podscope_analyzers.hlo.programs import Program
-from podscope_analyzers.hlo.shape_text import shape_text
 from podscope_analyzers.hlo.shapes import POINTER_BYTES, bit_width, is_tuple
+from podscope_analyzers.hlo.text.shape_text import shape_text
 from podscope_protos.v1 import hlo_pb2
 
 _TYPE: Final = hlo_pb2.PrimitiveType

@@ -8,7 +8,7 @@ import pytest
 from podscope_analyzers.errors import ProgramError
 from podscope_analyzers.hlo.memory_usage import MemoryUsage
 from podscope_analyzers.hlo.programs import Program
-from podscope_analyzers.hlo.shape_text import shape_text
+from podscope_analyzers.hlo.text.shape_text import shape_text
 from podscope_protos.v1 import hlo_pb2
 
 KIB = 1 << 10

@@ -1,0 +1,314 @@
+"""HLO instructions by self time: those of devices, and of compiled programs on host threads."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from podscope_analyzers.capture_stats import CaptureStats
+from podscope_analyzers.op_metrics.database import (
+    Access,
+    CoreType,
+    CostSource,
+    MemorySpace,
+    safe_divide,
+)
+from podscope_analyzers.op_metrics.op_description import OpDescription, describe_op
+from podscope_analyzers.op_metrics.rates import GIBI, OpRates, Roofline, giga_per_second
+from podscope_analyzers.result import Cell, Column, Reason, Scope, Table, ToolResult
+from podscope_analyzers.xprof_table import XprofCell, XprofColumn, XprofTable
+
+NAME: Final = "hlo_stats"
+VERSION: Final = 1
+
+Place = Literal["device", "host_execution"]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One instruction.
+
+    Attributes:
+        rank: From 1; 0 for what a SparseCore did for another instruction.
+        ratio: Share of the time looked at; 0 without a rank.
+        cumulative_ratio: The same with all rows before.
+        parent: The instruction that it is a part of, or empty.
+        cmem_read: GiB/s; likewise cmem_write.
+    """
+
+    rank: int
+    place: Place
+    op: OpDescription
+    occurrences: int
+    time_ps: int
+    self_time_ps: int
+    ratio: float
+    cumulative_ratio: float
+    dma_stall_ratio: float
+    rates: OpRates
+    cmem_read: float
+    cmem_write: float
+    parent: str
+    energy_j: float
+    cost_source: CostSource
+
+
+class _Rows:
+    """The rows of one database."""
+
+    def __init__(self, stats: CaptureStats, place: Place, *, own: bool) -> None:
+        self._place: Place = place
+        self._database = stats.device_ops if place == "device" else stats.host_execution
+        self._roofline = Roofline(
+            self._database, stats.perf_env, stats.run_environment.device_type, own=own
+        )
+        self._children: dict[int, list[int]] = {}
+        parents = self._database.column("parent")
+        for row in np.flatnonzero(parents >= 0).tolist():
+            self._children.setdefault(int(parents[row]), []).append(row)
+
+    def rows(self, first_rank: int) -> Iterator[_Row]:
+        """Rows by self time, each followed by what SparseCores did for it."""
+        database = self._database
+        total_us = database.total_time_ps / 1e6
+        cumulative, rank = 0.0, first_rank
+        for at in database.order_by_self_time().tolist():
+            # Without occurrences is the time in which nothing ran.
+            if not database.column("occurrences")[at]:
+                continue
+            ratio = safe_divide(int(database.column("self_time_ps")[at]) / 1e6, total_us)
+            cumulative += ratio
+            yield self._row(at, rank=rank, ratio=ratio, cumulative=cumulative)
+            rank += 1
+            yield from self._below(at)
+
+    def _below(self, at: int) -> Iterator[_Row]:
+        database = self._database
+        rows = np.array(self._children.get(at, []), np.intp)
+        for row in database.sorted_rows(rows).tolist() if len(rows) else ():
+            is_sparse = int(database.column("core_type")[row]) == CoreType.SPARSE_CORE
+            if is_sparse and database.column("occurrences")[row]:
+                yield self._row(row, parent=database.text("name", at))
+            yield from self._below(row)
+
+    def _row(
+        self,
+        at: int,
+        *,
+        rank: int = 0,
+        ratio: float = 0.0,
+        cumulative: float = 0.0,
+        parent: str = "",
+    ) -> _Row:
+        database = self._database
+        time_ps = int(database.column("time_ps")[at])
+        return _Row(
+            rank=rank,
+            place=self._place,
+            op=describe_op(database, at),
+            occurrences=int(database.column("occurrences")[at]),
+            time_ps=time_ps,
+            self_time_ps=int(database.column("self_time_ps")[at]),
+            ratio=ratio,
+            cumulative_ratio=cumulative,
+            dma_stall_ratio=safe_divide(int(database.column("dma_stall_ps")[at]), time_ps),
+            rates=self._roofline[at],
+            cmem_read=self._cmem(at, Access.READ, time_ps),
+            cmem_write=self._cmem(at, Access.WRITE, time_ps),
+            parent=parent,
+            energy_j=float(database.column("energy_j")[at]),
+            cost_source=CostSource(int(database.column("cost_source")[at])),
+        )
+
+    def _cmem(self, at: int, access: Access, time_ps: int) -> float:
+        size = self._roofline.bytes(at, MemorySpace.CMEM, access)
+        return giga_per_second(size, time_ps) / GIBI
+
+
+_COLUMNS: Final = (
+    Column("rank", "Rank", "integer"),
+    Column("place", "Where it ran", "string"),
+    Column("program_id", "Program", "string"),
+    Column("category", "Category", "string"),
+    Column("hlo_op_name", "Instruction", "string"),
+    Column("hlo_op_expression", "Text", "string"),
+    Column("framework_name", "Framework operation", "string"),
+    Column("occurrences", "Occurrences", "integer"),
+    Column("total_time_us", "Total time", "number", "us"),
+    Column("avg_time_us", "Average time", "number", "us"),
+    Column("total_self_time_us", "Total self time", "number", "us"),
+    Column("avg_self_time_us", "Average self time", "number", "us"),
+    Column("total_self_time_ratio", "Share of time", "number", "ratio"),
+    Column("cumulative_total_self_time_ratio", "Cumulative share of time", "number", "ratio"),
+    Column("dma_stall_ratio", "Stalled by DMA", "number", "ratio"),
+    Column("model_flops_per_second", "Model FLOP rate", "number", "flops/s"),
+    Column("measured_flops_per_second", "FLOP rate", "number", "flops/s"),
+    Column("measured_memory_bytes_per_second", "Memory bandwidth", "number", "bytes/s"),
+    Column("hbm_bytes_per_second", "Main memory bandwidth", "number", "bytes/s"),
+    Column("cmem_read_bytes_per_second", "CMEM read bandwidth", "number", "bytes/s"),
+    Column("cmem_write_bytes_per_second", "CMEM write bandwidth", "number", "bytes/s"),
+    Column("operational_intensity_flops_per_byte", "Operational intensity", "number", "flops/byte"),
+    Column("bound_by", "Bound by", "string"),
+    Column("is_rematerialized", "Rematerialized", "boolean"),
+    Column("is_outside_compilation", "Outside compilation", "boolean"),
+    Column("source", "Source", "string"),
+    Column("core_type", "Core", "string"),
+    Column("parent_op_name", "Part of", "string"),
+    Column("energy_j", "Energy", "number", "J"),
+    Column("cost_source", "Source of flops and bytes", "string"),
+)
+_COST_SOURCES: Final = {
+    CostSource.NONE: None,
+    CostSource.STATS: "tracer",
+    CostSource.ANALYSIS: "cost_analysis",
+}
+_BYTES: Final = GIBI * 1e9
+
+
+def _cells(row: _Row) -> list[Cell]:
+    op, rates = row.op, row.rates
+    knows_cost = row.cost_source != CostSource.NONE
+    return [
+        row.rank or None,
+        row.place,
+        op.program_id,
+        op.category,
+        op.name,
+        op.expression,
+        op.framework_name.removesuffix(":") or None,
+        row.occurrences,
+        row.time_ps / 1e6,
+        safe_divide(row.time_ps / 1e6, row.occurrences),
+        row.self_time_ps / 1e6,
+        safe_divide(row.self_time_ps / 1e6, row.occurrences),
+        row.ratio if row.rank else None,
+        row.cumulative_ratio if row.rank else None,
+        row.dma_stall_ratio if row.place == "device" else None,
+        rates.model_flop_rate * 1e9 if knows_cost else None,
+        rates.flop_rate * 1e9 if knows_cost else None,
+        rates.memory_bandwidth * _BYTES if knows_cost else None,
+        rates.hbm_bandwidth * _BYTES if knows_cost and row.place == "device" else None,
+        row.cmem_read * _BYTES if knows_cost and row.place == "device" else None,
+        row.cmem_write * _BYTES if knows_cost and row.place == "device" else None,
+        rates.operational_intensity if knows_cost else None,
+        rates.bound_by.lower(),
+        op.is_rematerialized,
+        op.is_outside_compilation,
+        op.source or None,
+        op.core or None,
+        row.parent or None,
+        row.energy_j or None,
+        _COST_SOURCES[row.cost_source],
+    ]
+
+
+def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
+    """Instructions of devices, longest self time first, then those that host threads ran."""
+    del parameters  # It takes none.
+    rows = list(_Rows(stats, "device", own=True).rows(1))
+    first = 1 + sum(row.rank > 0 for row in rows)
+    rows += _Rows(stats, "host_execution", own=True).rows(first)
+    table = Table(_COLUMNS, [_cells(row) for row in rows])
+    reasons = []
+    if not rows:
+        reasons.append(
+            Reason(
+                "no_hlo_ops",
+                "No HLO instruction ran in the capture.",
+                "Capture while compiled programs run.",
+            )
+        )
+    return ToolResult(
+        tool=NAME,
+        version=VERSION,
+        scope=scope,
+        status="ok" if rows else "empty",
+        result={
+            "device_type": stats.run_environment.device_type,
+            "instructions": table.to_json(),
+        },
+        tables={"instructions": table},
+        reasons=reasons,
+    )
+
+
+_XPROF_COLUMNS: Final = (
+    XprofColumn("rank", "Rank"),
+    XprofColumn("program_id", "Program id", "string"),
+    XprofColumn("category", "HLO op category", "string"),
+    XprofColumn("hlo_op_name", "HLO op name", "string"),
+    XprofColumn("hlo_op_expression", "HLO op text", "string"),
+    XprofColumn("tf_op_name", "Framework op name", "string"),
+    XprofColumn("occurrences", "#Occurrences"),
+    XprofColumn("total_time", "Total time (us)"),
+    XprofColumn("avg_time", "Avg. time (us)"),
+    XprofColumn("total_self_time", "Total self time (us)"),
+    XprofColumn("avg_self_time", "Avg. self time (us)"),
+    XprofColumn("total_self_time_percent", "Total self time (%)"),
+    XprofColumn("cumulative_total_self_time_percent", "Cumulative total self time (%)"),
+    XprofColumn("dma_stall_percent", "%time stalled by DMA"),
+    XprofColumn("model_flop_rate", "Model GFLOP/s"),
+    XprofColumn("normalized_flop_rate", "Normalized GFLOP/s"),
+    XprofColumn("measured_memory_bw", "Measured memory BW (GiB/s)"),
+    XprofColumn("hbm_bw", "HBM BW (GiB/s)"),
+    XprofColumn("cmem_read_bw", "CMEM Read BW (GiB/s)"),
+    XprofColumn("cmem_write_bw", "CMEM Write BW (GiB/s)"),
+    XprofColumn("operational_intensity", "Operational intensity (FLOPS/Byte)"),
+    XprofColumn("bound_by", "Bound by", "string"),
+    XprofColumn("hlo_rematerialization", "Rematerialization", "string"),
+    XprofColumn("outside_compilation", "Outside Compilation", "string"),
+    XprofColumn("autotuned", "Autotuned", "string"),
+    XprofColumn("source_info", "Source Info", "string"),
+    XprofColumn("core_type", "TPU core type", "string"),
+    XprofColumn("parent_op_name", "Parent op name", "string"),
+    XprofColumn("vdd_energy", "VDD Energy (J)"),
+)
+
+
+def _yes(value: bool) -> str:
+    return "Yes" if value else "No"
+
+
+def _xprof_cells(row: _Row) -> list[XprofCell]:
+    op, rates = row.op, row.rates
+    return [
+        row.rank,
+        op.program_id,
+        op.category,
+        op.name,
+        op.expression,
+        op.framework_name,
+        row.occurrences,
+        row.time_ps / 1e6,
+        safe_divide(row.time_ps / 1e6, row.occurrences),
+        row.self_time_ps / 1e6,
+        safe_divide(row.self_time_ps / 1e6, row.occurrences),
+        row.ratio * 100,
+        row.cumulative_ratio * 100,
+        # Its label says percent, its value is a fraction.
+        row.dma_stall_ratio,
+        rates.model_flop_rate,
+        rates.flop_rate,
+        rates.memory_bandwidth,
+        rates.hbm_bandwidth,
+        row.cmem_read,
+        row.cmem_write,
+        rates.operational_intensity,
+        rates.bound_by,
+        _yes(op.is_rematerialized),
+        _yes(op.is_outside_compilation),
+        # Whether an instruction was autotuned, no tracer tells.
+        "No",
+        op.source_html,
+        op.core,
+        row.parent,
+        row.energy_j,
+    ]
+
+
+def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> object:
+    """The reference's table: devices alone."""
+    del parameters  # It takes none.
+    rows = _Rows(stats, "device", own=False).rows(1)
+    return XprofTable(_XPROF_COLUMNS, [_xprof_cells(row) for row in rows]).to_json()
