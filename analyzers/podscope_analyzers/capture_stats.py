@@ -15,6 +15,7 @@ from podscope_analyzers.result import Loss
 from podscope_analyzers.run_environment import RunEnvironment
 from podscope_analyzers.step_activity import StepActivity
 from podscope_analyzers.steps import StepDatabase
+from podscope_analyzers.tf_data.pipelines import TfDataStats
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class HostRow:
         steps: All its own steps, incomplete ones too.
         activity: What its threads did in them, column i for step i.
         cores: What is known of its TPU cores, by the host's own core ids.
+        tf_data: Its tf.data pipelines.
     """
 
     index: int
@@ -39,6 +41,7 @@ class HostRow:
     steps: StepDatabase
     activity: StepActivity
     cores: dict[int, CoreDetails]
+    tf_data: TfDataStats
 
     def own_steps(self, steps: StepDatabase) -> npt.NDArray[np.int64]:
         """Where the rows of a capture's steps are among the host's own steps.

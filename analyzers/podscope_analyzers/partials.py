@@ -21,8 +21,9 @@ from podscope_analyzers.states import MAX_UNPACKED_BYTES, pack_state, unpack_sta
 from podscope_analyzers.step_activity import StepActivity
 from podscope_analyzers.steps import StepDatabase
 from podscope_analyzers.summary import HostSummary
+from podscope_analyzers.tf_data.pipelines import TfDataStats
 
-PARTIAL_VERSION: Final = 3
+PARTIAL_VERSION: Final = 4
 PART_VERSION: Final = 1
 
 
@@ -52,6 +53,7 @@ class HostPartial:
     activity: StepActivity
     kernels: KernelDatabase
     requests: Requests
+    tf_data: TfDataStats
     cores: Mapping[int, CoreDetails]
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -155,6 +157,7 @@ _SECTIONS: Final[Mapping[str, Any]] = {
     "activity": StepActivity,
     "kernels": KernelDatabase,
     "requests": Requests,
+    "tf_data": TfDataStats,
     "summary": HostSummary,
 }
 """The parts that store themselves, by attribute; each has ``to_state`` and ``from_state``."""

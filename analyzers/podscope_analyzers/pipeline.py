@@ -25,6 +25,7 @@ from podscope_analyzers.steps import combine_step_databases, host_step_database
 from podscope_analyzers.steps.database import CORES_PER_HOST, StepDatabase
 from podscope_analyzers.steps.intersection import step_spans
 from podscope_analyzers.summary import HostSummary, summarize_hosts
+from podscope_analyzers.tf_data.events import host_tf_data
 from podscope_analyzers.xspace import open_xspace
 
 _NO_SUMMARY = HostSummary("", 0, False, 0, None, None, None, None, {})
@@ -57,6 +58,7 @@ def analyze_host(buffer: bytes | memoryview | mmap, host: str) -> HostPartial:
         activity=step_activity(space, begin_ps, end_ps),
         kernels=host_kernels(prepared, programs),
         requests=host_requests(prepared),
+        tf_data=host_tf_data(prepared),
         cores=core_details(prepared),
         errors=tuple(dict.fromkeys(space.errors)),
         warnings=tuple(dict.fromkeys(space.warnings)),
@@ -165,6 +167,7 @@ def _host_row(index: int, partial: HostPartial) -> HostRow:
         steps=partial.steps,
         activity=partial.activity,
         cores=dict(partial.cores),
+        tf_data=partial.tf_data,
     )
 
 

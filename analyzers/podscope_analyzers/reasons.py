@@ -31,6 +31,12 @@ NO_KERNELS: Final = Reason(
     "No GPU kernel was recorded.",
     "Check that the job runs on GPUs and that the profiler may use CUPTI or ROCtracer.",
 )
+NO_TF_DATA: Final = Reason(
+    "no_tf_data",
+    "No call of a tf.data pipeline was recorded.",
+    "If the program uses tf.data, capture for longer, with host_tracer_level 2; other loaders are "
+    "not seen here.",
+)
 NO_REQUESTS: Final = Reason(
     "no_requests",
     "No inference request was recorded.",

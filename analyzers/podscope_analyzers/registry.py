@@ -16,6 +16,7 @@ from podscope_analyzers.tools import (
     memory_viewer,
     overview_page,
     pod_viewer,
+    tf_data_bottleneck_analysis,
 )
 
 ToolScope = Literal["host", "all_hosts", "both"]
@@ -74,6 +75,14 @@ _ROWS: tuple[Tool, ...] = (
         input_pipeline_analyzer.VERSION,
         input_pipeline_analyzer.analyze,
         input_pipeline_analyzer.xprof_json,
+    ),
+    Tool(
+        tf_data_bottleneck_analysis.NAME,
+        "tf.data bottlenecks",
+        "both",
+        tf_data_bottleneck_analysis.VERSION,
+        tf_data_bottleneck_analysis.analyze,
+        tf_data_bottleneck_analysis.xprof_json,
     ),
     Tool(
         framework_op_stats.NAME,

@@ -20,6 +20,7 @@ CAPTURES = (
     "tf_jit",
     "tpu_inference_2",
 )
+TF_DATA_CAPTURES = ("jax_2mb", "tf_input_bound", "tf_jit")
 TOOLS = (
     "overview_page",
     "input_pipeline_analyzer",
@@ -99,3 +100,15 @@ def in_size_order(viewer: dict[str, Any]) -> dict[str, Any]:
     assert sizes == sorted(sizes, reverse=True)
     ordered = sorted(by_size, key=lambda one: (-one["logicalBufferSizeMib"], one["numbered"]))
     return {**viewer, "maxHeapBySize": ordered}
+
+
+@pytest.mark.parametrize("capture", TF_DATA_CAPTURES)
+def test_tf_data_pipelines_equal_the_references(
+    capture: str,
+    partials: Callable[[str], Sequence[HostPartial]],
+    reference: Callable[[str, str], Any],
+    compare: Callable[..., list[str]],
+) -> None:
+    tool = "tf_data_bottleneck_analysis"
+    got = json.loads(json.dumps(run_tool_xprof(tool, partials(capture)), allow_nan=False))
+    assert compare(reference(capture, tool), got) == []

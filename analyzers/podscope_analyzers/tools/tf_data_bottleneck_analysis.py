@@ -1,0 +1,270 @@
+"""Which tf.data pipelines are slow, and which of their iterators they wait for."""
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from podscope_analyzers.capture_stats import CaptureStats, HostRow
+from podscope_analyzers.reasons import NO_TF_DATA
+from podscope_analyzers.result import Cell, Column, Loss, Scope, Table, ToolResult
+from podscope_analyzers.tf_data.bottlenecks import (
+    HostPipeline,
+    Step,
+    host_pipelines,
+    kind_of,
+    steps_for,
+    summary,
+)
+from podscope_analyzers.tf_data.pipelines import SLOW_CALL_PS, Pipeline, TfDataStats
+
+NAME: Final = "tf_data_bottleneck_analysis"
+VERSION: Final = 1
+
+
+def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
+    """Slow pipelines first, each with what it waits for and what to do; then every iterator."""
+    del parameters  # It takes none.
+    found = host_pipelines(stats.hosts)
+    tables = {
+        "pipelines": _pipelines_table(stats.hosts),
+        "iterators": _iterators_table(stats.hosts),
+    }
+    is_empty = not tables["pipelines"].rows
+    losses = [
+        Loss(host.host, "/host:CPU", "iterator_calls_not_walked", 1)
+        for host in stats.hosts
+        if not host.tf_data.is_complete
+    ]
+    return ToolResult(
+        tool=NAME,
+        version=VERSION,
+        scope=scope,
+        status="empty" if is_empty else "ok",
+        result={
+            "is_input_bound": any(one.is_slow for one in found),
+            "summary": summary(found),
+            "slow_call_threshold_us": SLOW_CALL_PS / 1e6,
+            "bottlenecks": [_bottleneck(one) for one in found],
+            **{name: table.to_json() for name, table in tables.items()},
+        },
+        tables=tables,
+        reasons=(NO_TF_DATA,) if is_empty else (),
+        losses=(*stats.losses, *losses),
+    )
+
+
+def _bottleneck(one: HostPipeline) -> dict[str, Any]:
+    iterator = one.iterator if one.iterator_self_ps else None
+    return {
+        "host": one.host.host,
+        "pipeline": one.pipeline.name,
+        "is_slow": one.is_slow,
+        "max_latency_us": one.pipeline.max_latency_ps / 1e6,
+        "iterator": iterator.name if iterator else None,
+        "iterator_long_name": iterator.long_name if iterator else None,
+        "iterator_kind": kind_of(iterator.name) if iterator else None,
+        "iterator_self_time_us": one.iterator_self_ps / 1e6 if iterator else None,
+        "advice": [
+            {"text": step.text, "link": step.link or None} for step in steps_for(iterator.name)
+        ]
+        if iterator and one.is_slow
+        else [],
+    }
+
+
+def _pipelines_table(hosts: Sequence[HostRow]) -> Table:
+    rows: list[Sequence[Cell]] = [
+        (
+            host.host,
+            pipeline.name,
+            str(pipeline.root_id),
+            len(pipeline.duration_ps),
+            pipeline.slow_calls,
+            pipeline.duration_ps.sum() / len(pipeline.duration_ps) / 1e6,
+            pipeline.min_latency_ps / 1e6,
+            pipeline.max_latency_ps / 1e6,
+        )
+        for host in hosts
+        for pipeline in host.tf_data.pipelines()
+    ]
+    return Table(
+        columns=(
+            Column("host", "Host", "string"),
+            Column("pipeline", "Pipeline", "string"),
+            Column("root_id", "Id of the root iterator", "string"),
+            Column("calls", "Calls", "integer"),
+            Column("slow_calls", "Calls above 50 us", "integer"),
+            Column("avg_latency_us", "Average latency", "number", "us"),
+            Column("min_latency_us", "Shortest", "number", "us"),
+            Column("max_latency_us", "Longest", "number", "us"),
+        ),
+        rows=rows,
+    )
+
+
+def _iterators_table(hosts: Sequence[HostRow]) -> Table:
+    rows: list[Sequence[Cell]] = []
+    for host in hosts:
+        for pipeline in host.tf_data.pipelines():
+            rows += _iterator_rows(host, pipeline)
+    return Table(
+        columns=(
+            Column("host", "Host", "string"),
+            Column("pipeline", "Pipeline", "string"),
+            Column("iterator_id", "Id", "string"),
+            Column("parent_id", "Id of the iterator that asks it", "string"),
+            Column("iterator", "Iterator", "string"),
+            Column("long_name", "With the iterators above it", "string"),
+            Column("is_async", "Works ahead", "boolean"),
+            Column("calls", "Calls", "integer"),
+            Column("total_time_us", "Total time", "number", "us"),
+            Column("self_time_us", "Self time", "number", "us"),
+            Column("slowest_self_time_us", "Self time in the slowest call", "number", "us"),
+            Column("is_blocking", "The slowest call waited for it", "boolean"),
+        ),
+        rows=rows,
+    )
+
+
+def _iterator_rows(host: HostRow, pipeline: Pipeline) -> list[Sequence[Cell]]:
+    """One row per iterator over all calls of its pipeline, most self time first."""
+    stats = host.tf_data
+    begin, slowest_end, end = pipeline.entries[[0, 1, -1]].tolist()
+    totals: dict[int, list[int]] = {}
+    columns = (stats.iterator_ids, stats.calls, stats.duration_ps, stats.self_ps)
+    for own, *values in zip(*(column[begin:end].tolist() for column in columns), strict=True):
+        sums = totals.setdefault(own, [0, 0, 0])
+        for place, value in enumerate(values):
+            sums[place] += value
+    slowest = {
+        int(stats.iterator_ids[row]): (int(stats.self_ps[row]), bool(stats.is_blocking[row]))
+        for row in range(begin, slowest_end)
+    }
+    rows: list[Sequence[Cell]] = []
+    for own, (calls, total_ps, self_ps) in sorted(totals.items(), key=lambda item: -item[1][2]):
+        iterator = stats.iterators[own]
+        slowest_ps, is_blocking = slowest.get(own, (0, False))
+        rows.append(
+            (
+                host.host,
+                pipeline.name,
+                str(own),
+                str(iterator.parent_id),
+                iterator.name,
+                iterator.long_name,
+                iterator.is_async,
+                calls,
+                total_ps / 1e6,
+                self_ps / 1e6,
+                slowest_ps / 1e6,
+                is_blocking,
+            )
+        )
+    return rows
+
+
+def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> object:
+    """The reference's message as protobuf's JSON: numbers of 64 bits as text, no defaults."""
+    del parameters  # It takes none.
+    found = host_pipelines(stats.hosts)
+    return _without_defaults(
+        {
+            "bottleneckAnalysis": [_reference_row(one) for one in found],
+            "isInputBound": bool(found) and found[0].is_slow,
+            "summary": summary(found),
+        }
+    ) | {"tfDataStats": {host.hostname: _reference_host(host.tf_data) for host in stats.hosts}}
+
+
+def _reference_row(one: HostPipeline) -> dict[str, object]:
+    return _without_defaults(
+        {
+            "host": one.host.hostname,
+            "inputPipeline": one.pipeline.name,
+            "maxLatencyPs": str(one.pipeline.max_latency_ps),
+            "iteratorName": one.iterator.name if one.iterator else "",
+            "iteratorLongName": one.iterator.long_name if one.iterator else "",
+            "iteratorLatencyPs": str(one.iterator_self_ps),
+            "suggestion": _html(steps_for(one.iterator.name if one.iterator else "")),
+        }
+    )
+
+
+def _html(steps: Sequence[Step]) -> str:
+    texts = []
+    for step in steps:
+        text = re.sub(r"`([^`]*)`", r"<code>\1</code>", step.text)
+        if step.link:
+            text += f' See <a href="{step.link}" target="_blank">this</a> for details.'
+        texts.append(text)
+    if len(texts) == 1:
+        return texts[0]
+    return "<br/>".join(f"{number}. {text}" for number, text in enumerate(texts, start=1))
+
+
+def _reference_host(stats: TfDataStats) -> dict[str, object]:
+    iterators = {
+        str(own): _without_defaults(
+            {
+                "id": str(one.id),
+                "parentId": str(one.parent_id),
+                "name": one.name,
+                "longName": one.long_name,
+                "isAsync": one.is_async,
+            }
+        )
+        for own, one in stats.iterators.items()
+    }
+    pipelines = {str(one.root_id): _reference_pipeline(stats, one) for one in stats.pipelines()}
+    return _without_defaults({"iteratorMetadata": iterators, "inputPipelines": pipelines})
+
+
+def _reference_pipeline(stats: TfDataStats, pipeline: Pipeline) -> dict[str, object]:
+    bounds = pipeline.entries.tolist()
+    return {
+        "metadata": _without_defaults(
+            {
+                "id": str(pipeline.root_id),
+                "type": "DEVICE" if pipeline.is_device else "",
+                "name": pipeline.name,
+            }
+        ),
+        **_without_defaults(
+            {
+                "avgLatencyPs": str(pipeline.average_latency_ps),
+                "minLatencyPs": str(pipeline.min_latency_ps),
+                "maxLatencyPs": str(pipeline.max_latency_ps),
+                "numSlowCalls": str(pipeline.slow_calls),
+            }
+        ),
+        "stats": [_reference_call(stats, begin, end) for begin, end in pairwise(bounds)],
+    }
+
+
+def _reference_call(stats: TfDataStats, begin: int, end: int) -> dict[str, object]:
+    iterator_id, self_ps = stats.bottleneck(begin, end)
+    return _without_defaults(
+        {
+            "bottleneckIteratorId": str(iterator_id),
+            "bottleneckIteratorLatencyPs": str(self_ps),
+            "iteratorStats": {
+                str(stats.iterator_ids[row]): _without_defaults(
+                    {
+                        "id": str(stats.iterator_ids[row]),
+                        "startTimePs": str(stats.start_ps[row]),
+                        "durationPs": str(stats.duration_ps[row]),
+                        "selfTimePs": str(stats.self_ps[row]),
+                        "isBlocking": bool(stats.is_blocking[row]),
+                        "numCalls": str(stats.calls[row]),
+                    }
+                )
+                for row in range(begin, end)
+            },
+        }
+    )
+
+
+def _without_defaults(message: Mapping[str, object]) -> dict[str, object]:
+    # Keys of maps are kept by their callers: an iterator may be called 0.
+    return {name: value for name, value in message.items() if value not in ("", "0", False, [], {})}
