@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
-from podscope_analyzers.capture_stats import HostRow
-from podscope_analyzers.tf_data.pipelines import SLOW_CALL_PS, Iterator, Pipeline
+from podscope_analyzers.tf_data.pipelines import SLOW_CALL_PS, Iterator, Pipeline, TfDataStats
 
 _GUIDE: Final = "https://www.tensorflow.org/guide/data_performance"
 _ANALYSIS: Final = "https://www.tensorflow.org/guide/data_performance_analysis"
@@ -120,6 +119,22 @@ def steps_for(iterator_name: str) -> tuple[Step, ...]:
     return _STEPS[kind_of(iterator_name)]
 
 
+class TfDataHost(Protocol):
+    """A host of a capture."""
+
+    @property
+    def host(self) -> str:
+        """Its name in the capture."""
+
+    @property
+    def hostname(self) -> str:
+        """What its XSpace says."""
+
+    @property
+    def tf_data(self) -> TfDataStats:
+        """Its tf.data pipelines."""
+
+
 @dataclass(frozen=True)
 class HostPipeline:
     """A pipeline of the host's with what its slowest call waited for.
@@ -129,7 +144,7 @@ class HostPipeline:
         iterator_self_ps: Its self time in that call.
     """
 
-    host: HostRow
+    host: TfDataHost
     pipeline: Pipeline
     iterator: Iterator | None
     iterator_self_ps: int
@@ -140,7 +155,7 @@ class HostPipeline:
         return self.pipeline.max_latency_ps > SLOW_CALL_PS
 
 
-def host_pipelines(hosts: Sequence[HostRow]) -> list[HostPipeline]:
+def host_pipelines(hosts: Sequence[TfDataHost]) -> list[HostPipeline]:
     """The pipelines that feed hosts, the one with the slowest call first."""
     found = []
     for host in hosts:
