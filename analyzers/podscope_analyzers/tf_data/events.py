@@ -106,8 +106,7 @@ def _forest(plane: PreparedPlane) -> tuple[Forest, _Nodes]:
     stats = {
         stat: _Stat(np.concatenate(present[stat]), np.concatenate(values[stat])) for stat in _STATS
     }
-    joined = (np.concatenate(parts) for parts in (name, start, end))
-    return forest, _Nodes(*joined, stats)
+    return forest, _Nodes(np.concatenate(name), np.concatenate(start), np.concatenate(end), stats)
 
 
 def _present(found: StatColumn | None, count: int) -> Bools:
