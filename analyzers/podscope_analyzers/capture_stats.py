@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from podscope_analyzers.allocations import Allocations
 from podscope_analyzers.core_details import CoreDetails
 from podscope_analyzers.gpu_kernels import KernelDatabase
 from podscope_analyzers.hlo.programs import Programs
@@ -91,6 +92,7 @@ class CaptureStats:
         diagnostics: Errors and warnings of the profilers.
         losses: What the tracers dropped.
         programs: The HLO programs; only for tools that name them in ``Tool.parts``.
+        allocations: What the first host's allocators recorded; likewise.
     """
 
     hosts: tuple[HostRow, ...]
@@ -107,3 +109,4 @@ class CaptureStats:
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     losses: tuple[Loss, ...] = ()
     programs: Programs = field(default_factory=lambda: Programs({}))
+    allocations: Allocations = field(default_factory=Allocations.empty)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
+from podscope_analyzers.allocations import Allocations
 from podscope_analyzers.core_details import CoreDetails
 from podscope_analyzers.errors import PartialError
 from podscope_analyzers.gpu_kernels import KernelDatabase
@@ -40,6 +41,7 @@ class HostPartial:
         summary: Its few figures for lists and metrics.
         programs: Its HLO programs. A part, as are all fields below: stored apart from the rest,
             since only few tools need it, and None when it was not read back.
+        allocations: What its allocators recorded.
     """
 
     host: str
@@ -60,6 +62,7 @@ class HostPartial:
     losses: tuple[Loss, ...]
     summary: HostSummary
     programs: Programs | None = None
+    allocations: Allocations | None = None
 
     def part_to_bytes(self, name: str) -> bytes:
         """One of ``PARTS`` as a compressed block of its own.
@@ -162,5 +165,5 @@ _SECTIONS: Final[Mapping[str, Any]] = {
 }
 """The parts that store themselves, by attribute; each has ``to_state`` and ``from_state``."""
 
-PARTS: Final[Mapping[str, Any]] = {"programs": Programs}
+PARTS: Final[Mapping[str, Any]] = {"programs": Programs, "allocations": Allocations}
 """What is stored in files of its own, by attribute; the tools that need one name it."""

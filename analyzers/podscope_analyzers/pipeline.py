@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from mmap import mmap
 
+from podscope_analyzers.allocations import Allocations, host_allocations
 from podscope_analyzers.capture_stats import CaptureStats, Diagnostics, HostRow
 from podscope_analyzers.core_details import LOCALHOST, core_details
 from podscope_analyzers.gpu_kernels import KernelDatabase, host_kernels
@@ -65,6 +66,7 @@ def analyze_host(buffer: bytes | memoryview | mmap, host: str) -> HostPartial:
         losses=(),
         summary=_NO_SUMMARY,
         programs=programs.unparsed(),
+        allocations=host_allocations(prepared),
     )
     return replace(partial, summary=summarize_hosts(combine([partial])))
 
@@ -105,6 +107,10 @@ def combine(
         ),
         losses=tuple(loss for partial in ordered for loss in partial.losses),
         programs=Programs.combine(p.programs for p in ordered if p.programs is not None),
+        # Tools that work on them answer for single hosts.
+        allocations=next(
+            (p.allocations for p in ordered if p.allocations is not None), Allocations.empty()
+        ),
     )
 
 

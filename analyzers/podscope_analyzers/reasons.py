@@ -47,6 +47,11 @@ NO_PROGRAMS: Final = Reason(
     "The capture carries no HLO program.",
     "Capture while an XLA program runs, with HLO protos on (enable_hlo_proto, the default).",
 )
+NO_ALLOCATIONS: Final = Reason(
+    "no_allocations",
+    "No allocator recorded anything.",
+    "Raise host_tracer_level to 2 and capture while the job allocates; JAX on CPUs records none.",
+)
 
 
 def reasons_for_steps(steps: StepDatabase) -> tuple[Reason, ...]:

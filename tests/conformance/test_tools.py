@@ -90,6 +90,27 @@ def test_the_memory_of_the_largest_program_equals_the_references(
         assert compare(in_size_order(expected), in_size_order(got), ignore=is_free) == []
 
 
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_the_allocators_equal_the_references(
+    capture: str,
+    partials: Callable[[str], Sequence[HostPartial]],
+    reference: Callable[[str, str], Any],
+    compare: Callable[..., list[str]],
+) -> None:
+    expected = reference(capture, "memory_profile")
+    got = json.loads(json.dumps(run_tool_xprof("memory_profile", partials(capture))))
+    assert compare(with_what_is_defined(expected), with_what_is_defined(got)) == []
+
+
+def with_what_is_defined(profile: dict[str, Any]) -> dict[str, Any]:
+    """Of equal allocations at the peak it is free which one is named: its time, step, address."""
+    for allocator in profile["memoryProfilePerAllocator"].values():
+        for snapshot in allocator["memoryProfileSnapshots"]:
+            del snapshot["timeOffsetPs"], snapshot["aggregationStats"]
+            del snapshot["activityMetadata"]["address"]
+    return profile
+
+
 def is_free(path: str) -> bool:
     return path.endswith("].color") or path in (".bySizeToMaxHeap", ".maxHeapToBySize")
 

@@ -60,8 +60,11 @@ class StatReader:
         return found
 
     def first(self, stats: Iterable[xplane_pb2.XStat]) -> dict[str, StatValue]:
-        """Values by name; of a name that repeats, the first."""
-        return dict(reversed(self.pairs(stats)))
+        """Values by name in the file's order; of a name that repeats, the first."""
+        found: dict[str, StatValue] = {}
+        for name, value in self.pairs(stats):
+            found.setdefault(name, value)
+        return found
 
 
 class EventMetadataTable:
