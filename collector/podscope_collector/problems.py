@@ -21,6 +21,9 @@ _STATUS_OF_EXIT_CODE = {
     ExitCode.DENIED: HTTPStatus.FORBIDDEN,
 }
 
+# Python 3.13 renamed this status.
+_CODES = {413: "request_too_large"}
+
 
 def problem(status: int, code: str, detail: str) -> Response:
     """A response in problem JSON."""
@@ -44,7 +47,7 @@ def problem_of(error: Exception) -> Response:
         case RequestValidationError():
             return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "bad_request", _first_line(error))
         case HTTPException():
-            code = HTTPStatus(error.status_code).name.lower()
+            code = _CODES.get(error.status_code) or HTTPStatus(error.status_code).name.lower()
             return problem(error.status_code, code, str(error.detail))
         case OperationalError():
             log.error("database_unavailable", error=str(error.orig))

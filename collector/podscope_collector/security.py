@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from podscope_collector.errors import (
@@ -135,13 +136,14 @@ class Gate:
             return
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self._max_request_bytes:
-            await self._too_large()(scope, receive, send_with_headers)
+            refusal = problem(413, "request_too_large", self._too_large)
+            await refusal(scope, receive, send_with_headers)
             return
         await self._app(scope, self._bounded(receive), send_with_headers)
 
-    def _too_large(self) -> ASGIApp:
-        detail = f"the request is larger than {self._max_request_bytes:,} bytes"
-        return problem(413, "request_too_large", detail)
+    @property
+    def _too_large(self) -> str:
+        return f"the request is larger than {self._max_request_bytes:,} bytes"
 
     def _bounded(self, receive: Receive) -> Receive:
         received = 0
@@ -151,15 +153,15 @@ class Gate:
             message = await receive()
             received += len(message.get("body", b""))
             if received > self._max_request_bytes:
-                text = f"the request is larger than {self._max_request_bytes:,} bytes"
-                raise _RequestTooLargeError(text)
+                # The framework takes any other error for a body that it cannot parse.
+                raise HTTPException(413, self._too_large)
             return message
 
         return bounded
 
     def _check(self, method: str, path: str, headers: Headers) -> None:
         host = headers.get("host", "")
-        name = urlsplit(f"//{host}").hostname or ""
+        name = _name_in(host)
         is_known = name in self._allowed_hosts or is_loopback(name)
         if self._loopback_only and not is_known:
             message = (
@@ -180,12 +182,22 @@ class Gate:
         site = headers.get("sec-fetch-site")
         origin = headers.get("origin")
         is_foreign_site = site is not None and site not in {"same-origin", "none"}
-        is_foreign_origin = origin is not None and urlsplit(origin).netloc != host
+        is_foreign_origin = origin is not None and _netloc_of(origin) != host
         if is_foreign_site or is_foreign_origin:
             message = "requests from pages of other sites are refused"
             raise DeniedError(message)
 
 
-class _RequestTooLargeError(CollectorError):
-    code = "request_too_large"
-    http_status = 413
+def _name_in(host: str) -> str:
+    """The name in a Host header, or nothing if it is malformed, which is no name we answer to."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _netloc_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None

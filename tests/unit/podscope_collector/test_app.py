@@ -143,6 +143,16 @@ def test_a_request_that_is_too_large_is_refused(database: Database, tmp_path: Pa
     assert (answer.status_code, answer.json()["code"]) == (413, "request_too_large")
 
 
+def test_a_request_that_does_not_say_its_size_is_bounded_too(
+    database: Database, tmp_path: Path
+) -> None:
+    client = client_of(database, tmp_path, max_request_bytes=2000)
+    pieces = iter([b'{"targets": "', b"w" * 2000, b'"}'])
+    headers = {"Content-Type": "application/json"}
+    answer = client.post("/api/v1/captures", content=pieces, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (413, "request_too_large")
+
+
 def test_it_is_ready_when_every_queue_is_consumed(database: Database, tmp_path: Path) -> None:
     client = client_of(database, tmp_path)
     assert client.get("/healthz").status_code == 200
@@ -166,9 +176,11 @@ def test_it_is_not_ready_without_its_tables(empty_database: Database, tmp_path: 
     [
         {"Host": "evil.example"},
         {"Host": "127.0.0.1.evil.example:8080"},
+        {"Host": "[::1"},
         {"Origin": "http://evil.example"},
         {"Origin": "http://127.0.0.1:9999"},
         {"Origin": "null"},
+        {"Origin": "http://["},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
     ],
