@@ -17,6 +17,7 @@ from podscope_analyzers.tools import (
     memory_viewer,
     overview_page,
     pod_viewer,
+    roofline_model,
     tf_data_bottleneck_analysis,
 )
 
@@ -100,6 +101,14 @@ _ROWS: tuple[Tool, ...] = (
         hlo_stats.VERSION,
         hlo_stats.analyze,
         hlo_stats.xprof_json,
+    ),
+    Tool(
+        roofline_model.NAME,
+        "Roofline",
+        "host",
+        roofline_model.VERSION,
+        roofline_model.analyze,
+        roofline_model.xprof_json,
     ),
     Tool(
         kernel_stats.NAME,
