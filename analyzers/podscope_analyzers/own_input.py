@@ -9,7 +9,12 @@ from dataclasses import replace
 
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.input_pipeline import InputPipeline, analyze_input_pipeline
-from podscope_analyzers.input_pipeline.bottleneck import Bottleneck, generic_bottleneck
+from podscope_analyzers.input_pipeline.bottleneck import (
+    Bottleneck,
+    classify_input,
+    classify_output,
+    generic_bottleneck,
+)
 from podscope_analyzers.input_pipeline.generic_steps import PARTS, GenericSteps, longest_core_ms
 from podscope_analyzers.input_pipeline.summaries import summarize
 from podscope_analyzers.overview_steps import complete_steps, longest_rows
@@ -19,6 +24,7 @@ from podscope_analyzers.step_categories import (
     INPUT,
     LAUNCH,
     OTHER,
+    OUTPUT,
     Int64s,
     own_categories_ps,
 )
@@ -28,13 +34,15 @@ MAX_EVIDENCE = 4
 
 
 def own_input_pipeline(stats: CaptureStats) -> InputPipeline:
-    """The input pipeline over complete steps, in our own categories on CPU and GPU hosts."""
+    """The input pipeline over complete steps, with shares of our own categories."""
     steps = complete_steps(stats)
     hardware = stats.run_environment.hardware_type
     pipeline = analyze_input_pipeline(steps, stats.host_ops, stats.cores, hardware)
-    if hardware == "TPU" or not len(steps):
+    if not len(steps):
         return pipeline
     times = own_categories_ps(steps, stats.hosts)
+    if hardware == "TPU":
+        return replace(pipeline, bottleneck=_tpu_bottleneck(times, pipeline.bottleneck))
     return replace(
         pipeline,
         steps=_longest_hosts(steps, times),
@@ -58,6 +66,22 @@ def _longest_hosts(steps: StepDatabase, times: Int64s) -> GenericSteps:
         parts_ms={part: times[rows, at] / 1e9 for at, (part, _) in enumerate(PARTS)},
         transfer_ms=steps.time_ps("host_to_device", "device_wait_host")[rows] / 1e9,
         step_time=summarize(longest_core_ms(steps)),
+    )
+
+
+def _tpu_bottleneck(times: Int64s, found: Bottleneck) -> Bottleneck:
+    """What bounds the steps of TPUs, input and output by the shares of the breakdown.
+
+    The reference divides by a sum of maxima over the cores, which is longer than the step.
+    """
+    percents = 100 * times.sum(axis=0) / max(int(times.sum()), 1)
+    # Idle cores have a statement of their own on TPUs: no input is suspected behind them.
+    verdict = classify_input(float(percents[INPUT]), all_other_percent=0.0)
+    return replace(
+        found,
+        input_classification=verdict.classification,
+        input_statement=verdict.statement,
+        output_statement=classify_output(float(percents[OUTPUT])),
     )
 
 

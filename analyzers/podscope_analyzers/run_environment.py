@@ -35,6 +35,8 @@ class RunEnvironment:
         is_training: Whether any program computes gradients.
         mxu_utilization_percent: Mean over the hosts of what the tracer measured, 0 when missing.
         hbm_utilization_percent: Likewise.
+        has_mxu_counter: Whether any host measured it.
+        has_hbm_counter: Likewise.
     """
 
     device_type: str
@@ -45,6 +47,8 @@ class RunEnvironment:
     is_training: bool
     mxu_utilization_percent: float = 0.0
     hbm_utilization_percent: float = 0.0
+    has_mxu_counter: bool = False
+    has_hbm_counter: bool = False
 
     @property
     def host_count(self) -> int:
@@ -80,6 +84,8 @@ class RunEnvironment:
             is_training=parts[-1].is_training,
             mxu_utilization_percent=sum(p.mxu_utilization_percent for p in parts) / len(parts),
             hbm_utilization_percent=sum(p.hbm_utilization_percent for p in parts) / len(parts),
+            has_mxu_counter=any(part.has_mxu_counter for part in parts),
+            has_hbm_counter=any(part.has_hbm_counter for part in parts),
         )
 
     def to_state(self) -> dict[str, Any]:

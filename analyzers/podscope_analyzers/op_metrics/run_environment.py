@@ -39,6 +39,8 @@ def host_run_environment(space: OpSpace, programs: Programs) -> RunEnvironment:
         is_training=programs.is_training,
         mxu_utilization_percent=mxu,
         hbm_utilization_percent=hbm,
+        has_mxu_counter=_COUNTERS[0] in measured,
+        has_hbm_counter=_COUNTERS[1] in measured,
     )
 
 

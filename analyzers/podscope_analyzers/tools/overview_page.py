@@ -129,8 +129,12 @@ def _utilization(stats: CaptureStats, shown: Overview) -> dict[str, float | None
         else None,
         "device_idle_ratio": stats.device_ops.idle_ratio if has_device else None,
         "host_idle_ratio": stats.host_ops.idle_ratio if len(stats.host_ops) else None,
-        "mxu_utilization_ratio": environment.mxu_utilization_percent / 100 if is_tpu else None,
-        "hbm_utilization_ratio": environment.hbm_utilization_percent / 100 if is_tpu else None,
+        "mxu_utilization_ratio": environment.mxu_utilization_percent / 100
+        if environment.has_mxu_counter
+        else None,
+        "hbm_utilization_ratio": environment.hbm_utilization_percent / 100
+        if environment.has_hbm_counter
+        else None,
         "flops_per_second": achieved,
         "peak_flops_per_second": peak or None,
         "flops_utilization_ratio": achieved / peak if achieved is not None and peak else None,
