@@ -24,6 +24,7 @@ _SMALL_BYTES: Final = 16384
 _MIB: Final = 1 << 20
 _MAX_DIGITS: Final = 20
 _MAX_POSITIONS: Final = 10_000
+_MAX_ROWS: Final = 5_000
 _SPACE_NAMES: Final = {0: "HBM", 1: "VMEM"}
 # Neighbouring blocks shall differ; what a colour means is nowhere said.
 _PALETTE: Final = (
@@ -121,6 +122,10 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         message = f"{usage.program.title} has no buffers in memory space {color}."
         advice = "Choose another of memory_spaces; some compilers keep no buffer assignment."
         reasons.append(Reason("no_buffers", message, advice))
+    listed = (len(usage.peak_buffers), sum(1 for _ in usage.blocks())) if usage else (0,)
+    if max(listed) > _MAX_ROWS:
+        message = f"Of buffers and of blocks at most {_MAX_ROWS} are listed, the largest."
+        reasons.append(Reason("rows_left_out", message, "All of them are in --format xprof."))
     has_rows = usage is not None and bool(usage.allocations)
     return ToolResult(
         tool=NAME,
@@ -235,6 +240,8 @@ def _peak_buffers(usage: MemoryUsage | None) -> Table:
     rank = {place: number for number, place in enumerate(usage.by_size)}
     rows: list[list[Cell]] = []
     for order, one in enumerate(usage.peak_buffers):
+        if rank[order] >= _MAX_ROWS:
+            continue
         if one.buffer is None:
             text = f"smaller than {usage.small_buffer_bytes} bytes"
             rows.append(
@@ -298,7 +305,10 @@ def _common_shape(allocation: Allocation) -> str:
 
 def _blocks(usage: MemoryUsage | None) -> Table:
     rows: list[list[Cell]] = []
-    for block in usage.blocks() if usage else ():
+    blocks = list(usage.blocks()) if usage else []
+    # A container before what lies in it: the order stays, the smallest go.
+    largest = sorted(range(len(blocks)), key=lambda i: -blocks[i].size_bytes)[:_MAX_ROWS]
+    for block in (blocks[i] for i in sorted(largest)):
         buffer = block.buffer
         rows.append(
             [

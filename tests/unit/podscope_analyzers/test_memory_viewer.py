@@ -10,6 +10,7 @@ from podscope_analyzers.hlo.programs import Programs
 from podscope_analyzers.partials import HostPartial
 from podscope_analyzers.pipeline import analyze_host, run_tool, run_tool_xprof
 from podscope_analyzers.result import Scope, ToolResult
+from podscope_analyzers.tools import memory_viewer
 from podscope_protos.v1 import hlo_pb2
 
 
@@ -92,6 +93,19 @@ def test_of_several_hosts_the_first_by_name_answers(partial: HostPartial) -> Non
     other = analyze_host(build_xspace(Pod(device="cpu", hosts=1, steps=3, seed=2), 0), "a0")
     result = run_tool("memory_viewer", [partial, other], Scope(["h0", "a0"]))
     assert result.scope.hosts == ["a0"]
+
+
+def test_of_many_buffers_the_largest_are_listed(
+    partial: HostPartial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = view(partial)
+    monkeypatch.setattr(memory_viewer, "_MAX_ROWS", 3)
+    result = view(partial)
+    assert [reason.code for reason in result.reasons] == ["rows_left_out"]
+    assert result.result["summary"] == everything.result["summary"]
+    for table, size in (("peak_buffers", 8), ("blocks", 4)):
+        kept = sorted(int(row[size] or 0) for row in result.tables[table].rows)
+        assert kept == sorted(int(row[size] or 0) for row in everything.tables[table].rows)[-3:]
 
 
 def test_a_capture_without_programs_has_no_reference_answer(partial: HostPartial) -> None:
