@@ -141,11 +141,6 @@ def is_infeed_enqueue_type(op_type: str) -> bool:
     return op_type.startswith("InfeedEnqueue")
 
 
-def is_memcpy(category: OpCategory) -> bool:
-    """Whether the category is one of the four copies."""
-    return category >= OpCategory.MEMCPY_HOST_TO_DEVICE
-
-
 def is_outside_compilation(full_name: str, long_name: str) -> bool:
     """Whether a device operation waits for computation outside the compiled program.
 

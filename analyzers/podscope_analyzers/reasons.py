@@ -27,8 +27,8 @@ NO_HOST_OPS: Final = Reason(
     "Raise host_tracer_level to 2; a job in plain JAX has none, which is no fault.",
 )
 NO_KERNELS: Final = Reason(
-    "no_kernels",
-    "No GPU kernel was recorded.",
+    "no_gpu_kernels",
+    "No GPU kernel with launch parameters was recorded.",
     "Check that the job runs on GPUs and that the profiler may use CUPTI or ROCtracer.",
 )
 NO_TF_DATA: Final = Reason(
@@ -36,11 +36,6 @@ NO_TF_DATA: Final = Reason(
     "No call of a tf.data pipeline was recorded.",
     "If the program uses tf.data, capture for longer, with host_tracer_level 2; other loaders are "
     "not seen here.",
-)
-NO_REQUESTS: Final = Reason(
-    "no_requests",
-    "No inference request was recorded.",
-    "Requests are known from TensorFlow serving, or from TraceMe roots named ModelServerRequest_*.",
 )
 NO_PROGRAMS: Final = Reason(
     "no_hlo",

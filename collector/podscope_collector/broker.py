@@ -4,7 +4,6 @@ import shutil
 import socket
 import stat
 import tempfile
-import time
 from pathlib import Path
 from urllib.parse import quote
 
@@ -97,13 +96,3 @@ def answers(socket_path: Path) -> bool:
             return connection.recv(16).startswith(b"+PONG")
         except OSError:
             return False
-
-
-def wait_until_it_answers(socket_path: Path, seconds: float) -> bool:
-    """Wait for the server to answer; False when it did not in time."""
-    deadline = time.monotonic() + seconds
-    while not answers(socket_path):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True

@@ -26,7 +26,6 @@ from podscope_analyzers.xspace import Columns, StatValue
 Int64s = NDArray[np.int64]
 
 TENSOR_CORE_PLANE: Final = re.compile(r"/device:TPU:([0-9]*)")
-SPARSE_CORE_PLANE: Final = re.compile(r"/device:TPU:[0-9]+ SparseCore(?: [a-zA-Z]+)? ([0-9]+)")
 OP_LINES: Final = frozenset({"XLA Ops", "Framework Ops", "Sparse Core Ops"})
 STEP_LINES: Final = frozenset({"Steps", "Sparse Core Steps"})
 SPARSE_CORE_MODULES: Final = "Sparse Core Modules"
@@ -399,7 +398,6 @@ class _Below:
         self._top = database
         self._texts = TextTable(database.texts)
         self._rows: list[dict[str, Any]] = []
-        self._databases: list[tuple[int, OpDatabase]] = []
         self._accesses: list[tuple[int, int, int, int]] = []
 
     def _add(self, **values: Any) -> int:

@@ -30,11 +30,6 @@ class EventType(IntEnum):
 EVENT_TYPES: Final = tuple(kind.name.lower() for kind in EventType)
 """Names of the types; a type's value is its index, and the column of a breakdown."""
 
-# Types 2 to 5 came later than the others, between which the reference left room: its numbers
-# are those of its stored results.
-REFERENCE_NUMBERS: Final = tuple(10 * kind for kind in EventType)
-"""The reference's number of every type."""
-
 GENERIC_GROUPS: Final[tuple[tuple[str, tuple[EventType, ...]], ...]] = (
     ("Device compute", (EventType.DEVICE_COMPUTE_32, EventType.DEVICE_COMPUTE_16)),
     ("Device to device", (EventType.DEVICE_TO_DEVICE, EventType.DEVICE_WAIT_DEVICE)),

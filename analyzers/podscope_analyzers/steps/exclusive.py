@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from podscope_analyzers.kernels.steps import sweep_steps
 from podscope_analyzers.steps.database import Bools, Int64s
@@ -76,8 +75,3 @@ def exclusive_times(
     return ExclusiveTimes(
         time_ps[:, :_TYPES].copy(), present[:, :_TYPES].copy(), total_ps[:_TYPES].copy()
     )
-
-
-def event_type_counts(events: StepEvents) -> NDArray[np.int64]:
-    """How many events there are of every type, shape (types,)."""
-    return np.bincount(events.event_type, minlength=_TYPES)

@@ -5,7 +5,8 @@ from typing import Final
 
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.gpu_kernels import Dim3, Kernel
-from podscope_analyzers.result import Cell, Column, Reason, Scope, Table, ToolResult
+from podscope_analyzers.reasons import NO_KERNELS
+from podscope_analyzers.result import Cell, Column, Scope, Table, ToolResult
 from podscope_analyzers.xprof_table import XprofCell, XprofColumn, XprofTable
 
 NAME: Final = "kernel_stats"
@@ -80,15 +81,6 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         for rank, one in enumerate(stats.kernels.kernels, start=1)
     ]
     table = Table(_COLUMNS, rows)
-    reasons = []
-    if not rows:
-        reasons.append(
-            Reason(
-                "no_gpu_kernels",
-                "no GPU kernel with launch parameters is in the capture",
-                "capture a host with GPUs while they compute",
-            )
-        )
     return ToolResult(
         tool=NAME,
         version=VERSION,
@@ -96,7 +88,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         status="ok" if rows else "empty",
         result={"kernels": table.to_json()},
         tables={"kernels": table},
-        reasons=reasons,
+        reasons=() if rows else (NO_KERNELS,),
     )
 
 
