@@ -14,7 +14,7 @@ from podscope_collector.errors import (
     RequestError,
     ServiceUnreachableError,
 )
-from podscope_collector.security import read_token
+from podscope_collector.tokens import read_token
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 

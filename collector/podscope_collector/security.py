@@ -8,7 +8,6 @@ rebinding), and a request that changes something must come from the service's ow
 import hmac
 import ipaddress
 from collections.abc import Iterable
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -19,14 +18,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from podscope_collector.errors import (
     CollectorError,
     DeniedError,
-    InputNotFoundError,
     NotAuthenticatedError,
     RequestError,
 )
 from podscope_collector.problems import problem, problem_of
 from podscope_collector.settings import CollectorSettings
+from podscope_collector.tokens import read_token
 
-_MIN_TOKEN_LENGTH = 16
 _GUARDED_PREFIXES = ("/api/", "/data/", "/metrics")
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -54,28 +52,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
-
-
-def read_token(path: Path) -> SecretStr:
-    """The token in the file.
-
-    Raises:
-        InputNotFoundError: the file cannot be read.
-        RequestError: what it holds is no token.
-    """
-    try:
-        token = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not a text"
-        message = f"cannot read the token file {path}: {reason}"
-        raise InputNotFoundError(message) from error
-    if len(token) < _MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable():
-        message = (
-            f"the token in {path} must be {_MIN_TOKEN_LENGTH} or more printable ASCII characters; "
-            "make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
-        )
-        raise RequestError(message)
-    return SecretStr(token)
 
 
 def token_for(settings: CollectorSettings) -> SecretStr | None:
