@@ -99,6 +99,13 @@ class Podscope:
                 return process
         pytest.fail(f"no child {words}")
 
+    def broker(self) -> psutil.Process:
+        """The private broker; it writes its socket's path into its title."""
+        for process in psutil.Process(self.process.pid).children():
+            if any("broker.sock" in word for word in process.cmdline()):
+                return process
+        pytest.fail("no broker")
+
     def stop(self) -> None:
         self.http.close()
         if self.process.poll() is None:

@@ -60,3 +60,22 @@ def test_hosts_that_are_done_when_the_worker_is_killed_are_kept_and_not_captured
         assert new["attempts"] == 1
         stored = (podscope.data_dir / "profiles" / new["file"]).read_bytes()
         assert hashlib.sha256(stored).hexdigest() == new["sha256"]
+
+
+def test_a_broker_that_dies_during_a_capture_loses_nothing(
+    start: Callable[..., Any], pod: list[str]
+) -> None:
+    podscope = start()
+    capture_id = podscope.capture(pod, duration_ms=3_000)
+    deadline = time.monotonic() + 30
+    while podscope.get(f"/captures/{capture_id}/hosts")["items"][0]["state"] != "capturing":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    broker = podscope.broker()
+    broker.kill()
+    broker.wait(10)
+    capture = podscope.ended(capture_id, 120)
+    assert (capture["state"], capture["analysis"]["state"]) == ("complete", "done")
+    assert podscope.broker().pid != broker.pid
+    again = podscope.ended(podscope.capture(pod), 90)
+    assert (again["state"], again["analysis"]["state"]) == ("complete", "done")
