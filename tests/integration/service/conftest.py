@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,20 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def free_ports(count: int) -> int:
+    """The first of ``count`` free ports in a row."""
+    for _ in range(100):
+        first = free_port()
+        with ExitStack() as held:
+            try:
+                for port in range(first, first + count):
+                    held.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            except (OSError, OverflowError):
+                continue
+        return first
+    pytest.fail(f"no {count} free ports in a row")
 
 
 def wait_for(what: str, ask: Callable[[], Any], seconds: float = 60) -> Any:
@@ -161,7 +175,7 @@ def hanging_pod(tmp_path: Path) -> Iterator[list[str]]:
 
 @contextmanager
 def _simulated(log: Path, *more: str) -> Iterator[list[str]]:
-    base = free_port()
+    base = free_ports(3)
     arguments = ["--hosts", "3", "--device", "tpu-v5e", "--steps", "8", "--port-base", str(base)]
     with log.open("w") as output:
         process = subprocess.Popen(
