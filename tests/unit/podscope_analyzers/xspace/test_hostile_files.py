@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from podscope_analyzers import XSpaceError, open_xspace
-from podscope_analyzers.xspace import Limits, XSpace, verify
+from podscope_analyzers.xspace import Limits, StatValue, XSpace, verify
 from podscope_analyzers.xspace.compiled import CompiledWire
 from podscope_analyzers.xspace.wire import PortableWire
 from podscope_protos.v1 import xplane_pb2
@@ -19,13 +19,20 @@ from podscope_protos.v1 import xplane_pb2
 _relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+def _exact(stats: dict[str, StatValue]) -> dict[str, StatValue | tuple[str]]:
+    """Stats whose doubles compare by their digits: one NaN never equals another."""
+    return {
+        name: (value.hex(),) if isinstance(value, float) else value for name, value in stats.items()
+    }
+
+
 def _contents(space: XSpace) -> list[Any]:
     """Everything that a reader can see of a space, comparable."""
     found: list[Any] = [space.hostnames, space.errors, space.warnings, space.base_ns]
     for plane in space.planes:
         table, names = plane.event_metadata, sorted(plane.stat_names)
-        rows = [(table.stats(row), table.child_ids(row)) for row in range(len(table))]
-        found += [plane.id, plane.name, plane.stats, table.ids.tolist(), table.names, rows]
+        rows = [(_exact(table.stats(row)), table.child_ids(row)) for row in range(len(table))]
+        found += [plane.id, plane.name, _exact(plane.stats), table.ids.tolist(), table.names, rows]
         for line in plane.lines:
             columns = line.columns(names)
             found += [line.id, line.name, line.display_id, line.display_name]
@@ -38,7 +45,7 @@ def _contents(space: XSpace) -> list[Any]:
                 found += [stat.kind.tolist(), stat.ints_or_uints().tolist(), stat.ints().tolist()]
                 found += [stat.doubles().tobytes(), codes.tolist(), texts]
                 found += [[stat.payload(i) for i in range(line.event_count)]]
-            found += [line.event_stats(i) for i in range(line.event_count)]
+            found += [_exact(line.event_stats(i)) for i in range(line.event_count)]
     return found
 
 
