@@ -1181,6 +1181,39 @@ class AxisRefProto(_message.Message):
     sub_axis_info: AxisRefProto.SubAxis
     def __init__(self, mesh_axis_index: _Optional[int] = ..., sub_axis_info: _Optional[_Union[AxisRefProto.SubAxis, _Mapping]] = ...) -> None: ...
 
+class NamedShardingProto(_message.Message):
+    __slots__ = ("mesh", "dim_shardings", "replicated_axes", "unreduced_axes", "metadata", "manual_axes", "reduction_op")
+    class ReductionOpProto(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        SUM: _ClassVar[NamedShardingProto.ReductionOpProto]
+        MAX: _ClassVar[NamedShardingProto.ReductionOpProto]
+        MIN: _ClassVar[NamedShardingProto.ReductionOpProto]
+    SUM: NamedShardingProto.ReductionOpProto
+    MAX: NamedShardingProto.ReductionOpProto
+    MIN: NamedShardingProto.ReductionOpProto
+    class DimensionSharding(_message.Message):
+        __slots__ = ("axes", "is_closed")
+        AXES_FIELD_NUMBER: _ClassVar[int]
+        IS_CLOSED_FIELD_NUMBER: _ClassVar[int]
+        axes: _containers.RepeatedCompositeFieldContainer[AxisRefProto]
+        is_closed: bool
+        def __init__(self, axes: _Optional[_Iterable[_Union[AxisRefProto, _Mapping]]] = ..., is_closed: bool = ...) -> None: ...
+    MESH_FIELD_NUMBER: _ClassVar[int]
+    DIM_SHARDINGS_FIELD_NUMBER: _ClassVar[int]
+    REPLICATED_AXES_FIELD_NUMBER: _ClassVar[int]
+    UNREDUCED_AXES_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    MANUAL_AXES_FIELD_NUMBER: _ClassVar[int]
+    REDUCTION_OP_FIELD_NUMBER: _ClassVar[int]
+    mesh: MeshProto
+    dim_shardings: _containers.RepeatedCompositeFieldContainer[NamedShardingProto.DimensionSharding]
+    replicated_axes: _containers.RepeatedCompositeFieldContainer[AxisRefProto]
+    unreduced_axes: _containers.RepeatedCompositeFieldContainer[AxisRefProto]
+    metadata: _containers.RepeatedCompositeFieldContainer[OpMetadata]
+    manual_axes: _containers.RepeatedCompositeFieldContainer[AxisRefProto]
+    reduction_op: NamedShardingProto.ReductionOpProto
+    def __init__(self, mesh: _Optional[_Union[MeshProto, _Mapping]] = ..., dim_shardings: _Optional[_Iterable[_Union[NamedShardingProto.DimensionSharding, _Mapping]]] = ..., replicated_axes: _Optional[_Iterable[_Union[AxisRefProto, _Mapping]]] = ..., unreduced_axes: _Optional[_Iterable[_Union[AxisRefProto, _Mapping]]] = ..., metadata: _Optional[_Iterable[_Union[OpMetadata, _Mapping]]] = ..., manual_axes: _Optional[_Iterable[_Union[AxisRefProto, _Mapping]]] = ..., reduction_op: _Optional[_Union[NamedShardingProto.ReductionOpProto, str]] = ...) -> None: ...
+
 class OpSharding(_message.Message):
     __slots__ = ("type", "tile_shape", "tile_assignment_dimensions", "tile_assignment_devices", "tuple_shardings", "replicate_on_last_tile_dim", "metadata", "last_tile_dims", "iota_reshape_dims", "iota_transpose_perm", "is_shard_group", "shard_group_id", "shard_group_type", "named_sharding")
     class Type(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -1232,8 +1265,8 @@ class OpSharding(_message.Message):
     is_shard_group: bool
     shard_group_id: int
     shard_group_type: OpSharding.ShardGroupType
-    named_sharding: bytes
-    def __init__(self, type: _Optional[_Union[OpSharding.Type, str]] = ..., tile_shape: _Optional[_Union[ShapeProto, _Mapping]] = ..., tile_assignment_dimensions: _Optional[_Iterable[int]] = ..., tile_assignment_devices: _Optional[_Iterable[int]] = ..., tuple_shardings: _Optional[_Iterable[_Union[OpSharding, _Mapping]]] = ..., replicate_on_last_tile_dim: bool = ..., metadata: _Optional[_Iterable[_Union[OpMetadata, _Mapping]]] = ..., last_tile_dims: _Optional[_Iterable[_Union[OpSharding.Type, str]]] = ..., iota_reshape_dims: _Optional[_Iterable[int]] = ..., iota_transpose_perm: _Optional[_Iterable[int]] = ..., is_shard_group: bool = ..., shard_group_id: _Optional[int] = ..., shard_group_type: _Optional[_Union[OpSharding.ShardGroupType, str]] = ..., named_sharding: _Optional[bytes] = ...) -> None: ...
+    named_sharding: NamedShardingProto
+    def __init__(self, type: _Optional[_Union[OpSharding.Type, str]] = ..., tile_shape: _Optional[_Union[ShapeProto, _Mapping]] = ..., tile_assignment_dimensions: _Optional[_Iterable[int]] = ..., tile_assignment_devices: _Optional[_Iterable[int]] = ..., tuple_shardings: _Optional[_Iterable[_Union[OpSharding, _Mapping]]] = ..., replicate_on_last_tile_dim: bool = ..., metadata: _Optional[_Iterable[_Union[OpMetadata, _Mapping]]] = ..., last_tile_dims: _Optional[_Iterable[_Union[OpSharding.Type, str]]] = ..., iota_reshape_dims: _Optional[_Iterable[int]] = ..., iota_transpose_perm: _Optional[_Iterable[int]] = ..., is_shard_group: bool = ..., shard_group_id: _Optional[int] = ..., shard_group_type: _Optional[_Union[OpSharding.ShardGroupType, str]] = ..., named_sharding: _Optional[_Union[NamedShardingProto, _Mapping]] = ...) -> None: ...
 
 class ReplicaGroup(_message.Message):
     __slots__ = ("replica_ids",)
