@@ -8,8 +8,10 @@ BIN := .venv/bin
 PY := $(BIN)/python
 PIP := $(PY) -m uv pip install --python $(PY)
 PYTEST := $(PY) -m pytest
+# Tests of whole services measure time and take ports, so only the others run side by side.
+PROCESSES ?= 2
 
-.PHONY: help setup demo test test-fast fmt lint types imports protos protos-check web web-check bench docs helm clean
+.PHONY: help setup demo test test-fast fmt lint types imports protos protos-check web web-check fuzz bench docs helm clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,8 +41,10 @@ demo: .venv/demo web ## profile a real job: DEMO=jax (4 processes) or DEMO=pod (
 
 test: .venv/dev web ## set up and run every check and the whole suite
 	@$(MAKE) lint types imports protos-check web-check
-	@echo "== tests"
-	@$(PYTEST) -q $(PYTEST_ARGS)
+	@echo "== unit and conformance tests"
+	@$(PYTEST) -q -n $(PROCESSES) $(PYTEST_ARGS) tests/unit tests/conformance
+	@echo "== integration and end-to-end tests"
+	@$(PYTEST) -q $(PYTEST_ARGS) tests/integration tests/e2e
 
 WEB_SOURCES := $(shell find collector/web -path '*/node_modules' -prune -o -type f -print 2>/dev/null | sed 's/ /\\ /g')
 NPM = PATH="$$PWD/$(BIN):$$PATH" npm --prefix collector/web
@@ -54,6 +58,9 @@ collector/podscope_collector/static/index.html: $(WEB_SOURCES)
 web-check: web ## type check and test the web pages
 	@echo "== web: types and tests"
 	@$(NPM) run --silent check && $(NPM) run --silent test
+
+fuzz: ## damaged files through every analysis: FUZZ=100000 of them, FUZZ_SEED=1
+	@$(PY) -m tests.fuzz --files $(or $(FUZZ),100000) --seed $(or $(FUZZ_SEED),1)
 
 test-fast: ## unit tests only, in the environment that is there
 	@$(PYTEST) -q tests/unit -m 'not slow'

@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Generator
+import tomllib
+from collections.abc import Generator, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,50 @@ _LACKING = re.compile(
     r"(no (PostgreSQL|Redis|empty Redis|Chromium)\b|the web pages are not built)"
 )
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def _cases() -> dict[str, str]:
+    """What each conformance case is about, by its identifier."""
+    sections: Mapping[str, Mapping[str, str]] = tomllib.loads(
+        (ROOT / "tests/conformance/cases.toml").read_text()
+    )
+    return {
+        case: title
+        for section, cases in sections.items()
+        if section != "left_out"
+        for case, title in cases.items()
+    }
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Note of every test which cases it is for; the note travels with its report."""
+    known = _cases()
+    for item in items:
+        for mark in item.iter_markers("case"):
+            for case in mark.args:
+                if case not in known:
+                    problem = f"{item.nodeid}: tests/conformance/cases.toml has no case {case}"
+                    raise pytest.UsageError(problem)
+                item.user_properties.append(("case", case))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show, for every conformance case that tests of this run are for, which and how they went."""
+    found: dict[str, dict[str, str]] = {}
+    for outcome in ("passed", "failed", "error", "skipped", "xfailed", "xpassed"):
+        for report in terminalreporter.stats.get(outcome, ()):
+            for name, case in getattr(report, "user_properties", ()):
+                if name == "case":
+                    found.setdefault(case, {})[report.nodeid] = outcome
+    if not found:
+        return
+    terminalreporter.section("conformance cases")
+    for case, title in _cases().items():
+        if case in found:
+            outcomes = sorted(set(found[case].values()))
+            names = sorted({node.split("::")[-1].split("[")[0] for node in found[case]})
+            line = f"{case:6} {'/'.join(outcomes):8} {title}: {', '.join(names)}"
+            terminalreporter.write_line(line)
 
 
 @pytest.hookimpl(wrapper=True)
