@@ -26,9 +26,10 @@ class Activities:
     self_ps: Int64s
 
 
-@kernel("void(i8[::1], i8[::1], i8[::1], i8[::1])")
-def _match(order: Int64s, duration: Int64s, ended_at: Int64s, self_time: Int64s) -> None:
-    stack = np.empty(duration.size, np.int64)
+@kernel("void(i8[::1], i8[::1], i8[::1], i8[::1], i8[::1])")
+def _match(
+    order: Int64s, duration: Int64s, stack: Int64s, ended_at: Int64s, self_time: Int64s
+) -> None:
     depth = 0
     for at in range(order.size):
         activity = order[at] >> 1
@@ -66,5 +67,5 @@ def match_activities(start_ps: Int64s, duration_ps: Int64s) -> Activities:
     order = np.argsort(times, kind="stable").astype(np.int64, copy=False)
     ended_at = np.full(len(start), -1, np.int64)
     self_ps = np.zeros(len(start), np.int64)
-    _match(order, duration, ended_at, self_ps)
+    _match(order, duration, np.empty_like(duration), ended_at, self_ps)
     return Activities(ended_at, self_ps)

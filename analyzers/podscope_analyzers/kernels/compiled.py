@@ -1,11 +1,18 @@
 """Compiles kernels when they are first called, so that importing them costs nothing."""
 
+import importlib
 import logging
+import os
 import threading
-from collections.abc import Callable
-from functools import update_wrapper
+from collections.abc import Callable, Mapping
+from functools import cached_property, update_wrapper
 from types import FunctionType
-from typing import Any, Final, Generic, ParamSpec, TypeVar
+from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
+
+from podscope_analyzers.kernels import image
+from podscope_analyzers.kernels.linking import Linked, LinkError
+from podscope_analyzers.kernels.native import NativeKernel
+from podscope_analyzers.kernels.signatures import Signature, parse_signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -13,36 +20,57 @@ R = TypeVar("R")
 _log: Final = logging.getLogger("podscope_analyzers")
 # Numba's compiler is not safe to enter from several threads, nor is this module's state.
 _compiling: Final = threading.RLock()
+# Arrays that a kernel makes would be reference-counted, and in a loop that hands arrays to inner
+# kernels that counting costs four times the work itself: kernels are given all they need.
+_OPTIONS: Final = {"nogil": True, "_nrt": False}
+# Without what numba puts around a function to call it from Python.
+_BARE: Final = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
-class _Notices:
-    """What was said already: once a process is enough."""
+MODULES: Final = (
+    "activities",
+    "factorise",
+    "forest",
+    "groups",
+    "iterators",
+    "levels",
+    "offloads",
+    "sieve",
+    "spans",
+    "steps",
+    "wire",
+)
+"""The modules of this package that have kernels."""
 
-    compiling = False
-    uncached = False
+
+class _State:
+    """What this process has done already."""
+
+    is_announced = False
+    # Where the machine code of all kernels is; None before the first call, empty where kernels
+    # are not compiled together.
+    entries: Mapping[str, int] | None = None
 
 
 class Kernel(Generic[P, R]):
-    """A function that numba compiles at its first call, or loads from its cache.
+    """A function that runs as machine code, loaded or compiled at the first call of any kernel.
 
-    Numba itself is imported then too: it takes longer than a small capture. The compiled
-    code is cached beside the source, or in ``NUMBA_CACHE_DIR``; it runs without the
-    interpreter's lock.
+    All kernels are compiled together and kept in a file, which later processes load without
+    numba: importing that takes longer than a small capture. The code runs without the
+    interpreter's lock. Where the platform or numba's settings (such as checks of bounds) ask
+    for it, numba compiles, caches and calls each kernel itself.
 
     Args:
-        function: Plain Python over arrays and scalars; calls other kernels by name.
+        function: Plain Python over arrays and scalars; calls other kernels by name. It neither
+            makes arrays nor raises.
         signature: Numba's types; no other is ever compiled. None for a kernel that only
             other kernels call: it is compiled into them.
-        allocates: Whether it, or a kernel in it, makes arrays.
     """
 
-    def __init__(
-        self, function: Callable[P, R], signature: str | None, *, allocates: bool = True
-    ) -> None:
+    def __init__(self, function: Callable[P, R], signature: str | None) -> None:
         update_wrapper(self, function)
         self._function = function
-        self._signature = signature
-        self._allocates = allocates
+        self._text = signature
         self._compiled: Callable[P, R] | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -58,48 +86,70 @@ class Kernel(Generic[P, R]):
         """The function as written, for tests."""
         return self._function
 
-    def _compile(self) -> Callable[P, R]:
-        if self._signature is None:
+    @property
+    def name(self) -> str:
+        """Module and name, of all kernels of the package."""
+        return f"{self.module}.{self._function.__name__}"
+
+    @property
+    def module(self) -> str:
+        """The module of this package that it is written in."""
+        return self._function.__module__.rpartition(".")[2]
+
+    @property
+    def is_inner(self) -> bool:
+        """Whether only other kernels call it."""
+        return self._text is None
+
+    @cached_property
+    def signature(self) -> Signature:
+        """What it takes and gives."""
+        if self._text is None:
             problem = f"{self._function.__qualname__} is only called by other kernels"
             raise TypeError(problem)
+        return parse_signature(self._text)
+
+    def assembly(self) -> tuple[str, str]:
+        """LLVM's text of the function compiled by numba, and its symbol in there."""
+        import numba
+
+        dispatcher = numba.njit(**_BARE)(self._resolved())
+        dispatcher.compile(self._text)
+        (compiled,) = dispatcher.overloads.values()
+        return compiled.library.get_llvm_str(), compiled.fndesc.llvm_func_name
+
+    def _compile(self) -> Callable[P, R]:
+        signature = self.signature
+        address = _entries().get(self.name)
+        if address is not None:
+            return cast("Callable[P, R]", NativeKernel(self.name, address, signature))
         try:
             return self._dispatcher(cache=True)
         except RuntimeError as error:
             if "cannot cache" not in str(error):
                 raise
-            if not _Notices.uncached:
-                _Notices.uncached = True
-                _log.warning(
-                    "no folder for compiled kernels is writable, so each start compiles them "
-                    "anew; set NUMBA_CACHE_DIR to a writable folder"
-                )
+            image.warn_uncached()
             return self._dispatcher(cache=False)
 
     def _dispatcher(self, *, cache: bool) -> Callable[P, R]:
         import numba
 
-        # Without numba's allocator no array is reference-counted: in a loop that hands
-        # arrays to inner kernels that counting costs four times the work itself.
-        options = {"nogil": True, "_nrt": self._allocates}
-        function = self._resolved(allocates=self._allocates)
-        dispatcher = numba.njit(cache=cache, **options)(function)
+        dispatcher = numba.njit(cache=cache, **_OPTIONS)(self._resolved())
         # Compiling with the signature asks the cache first.
-        dispatcher.compile(self._signature)
-        if sum(dispatcher.stats.cache_misses.values()) and not _Notices.compiling:
-            _Notices.compiling = True
-            _log.warning("compiling kernels; this happens once on a machine and takes some seconds")
+        dispatcher.compile(self._text)
+        if sum(dispatcher.stats.cache_misses.values()):
+            _announce()
         dispatcher.disable_compile()
-        compiled: Callable[P, R] = dispatcher
-        return compiled
+        return cast("Callable[P, R]", dispatcher)
 
-    def _inlined(self, *, allocates: bool) -> Callable[P, R]:
+    @cached_property
+    def _inlined(self) -> Callable[P, R]:
         import numba
 
-        function = self._resolved(allocates=allocates)
-        inlined: Callable[P, R] = numba.njit(nogil=True, forceinline=True, _nrt=allocates)(function)
+        inlined: Callable[P, R] = numba.njit(forceinline=True, **_BARE)(self._resolved())
         return inlined
 
-    def _resolved(self, *, allocates: bool) -> Callable[..., Any]:
+    def _resolved(self) -> Callable[..., Any]:
         """The function with the kernels it calls as numba's own objects.
 
         Numba knows functions by their globals; it does not know this class.
@@ -112,7 +162,7 @@ class Kernel(Generic[P, R]):
         for name in function.__code__.co_names:
             callee = known.get(name)
             if isinstance(callee, Kernel):
-                known[name] = callee._inlined(allocates=allocates)
+                known[name] = callee._inlined
         copy = FunctionType(
             function.__code__,
             known,
@@ -125,15 +175,45 @@ class Kernel(Generic[P, R]):
         return copy
 
 
-def kernel(signature: str, *, allocates: bool = True) -> Callable[[Callable[P, R]], Kernel[P, R]]:
-    """Makes a function a kernel of one signature.
+def all_kernels() -> dict[str, Kernel[Any, Any]]:
+    """Every kernel with a signature, by module and name."""
+    found: dict[str, Kernel[Any, Any]] = {}
+    for name in MODULES:
+        module = importlib.import_module(f"podscope_analyzers.kernels.{name}")
+        for value in vars(module).values():
+            if isinstance(value, Kernel) and not value.is_inner and value.module == name:
+                found[value.name] = value
+    return found
 
-    Args:
-        signature: Numba's types of the arguments and the result.
-        allocates: Whether the kernel, or an inner one that it calls, makes arrays; where
-            none does, False makes the calls of inner kernels free.
-    """
-    return lambda function: Kernel(function, signature, allocates=allocates)
+
+def _announce() -> None:
+    if not _State.is_announced:
+        _State.is_announced = True
+        _log.warning("compiling kernels; this happens once on a machine and takes some seconds")
+
+
+def _entries() -> Mapping[str, int]:
+    """Where the machine code of each kernel is; nowhere, where numba is to call them itself."""
+    if _State.entries is None:
+        _State.entries = {}
+        # Code that checks bounds fails by raising, which takes numba to carry out.
+        if image.is_supported() and os.environ.get("NUMBA_BOUNDSCHECK", "0") == "0":
+            try:
+                _State.entries = image.entries(_build)
+            except (LinkError, OSError) as error:
+                _log.debug("kernels are compiled one by one: %s", error)
+    return _State.entries
+
+
+def _build() -> Linked:
+    from podscope_analyzers.kernels.building import build
+
+    return build(all_kernels(), _announce)
+
+
+def kernel(signature: str) -> Callable[[Callable[P, R]], Kernel[P, R]]:
+    """Makes a function a kernel of one signature, in numba's notation (see ``signatures``)."""
+    return lambda function: Kernel(function, signature)
 
 
 def inner(function: Callable[P, R]) -> Kernel[P, R]:

@@ -116,11 +116,12 @@ def spread_groups(
 
 
 @kernel(
-    "void(i4[::1], i4[::1], i4[::1], i4[::1], i4[::1], i4[::1], i4[::1], i4[::1], i8[::1],"
-    " b1, i4[::1], i4[::1], i4[::1], i4[::1])"
+    "void(i4[::1], i4[::1], i4[::1], i4[::1], i4[::1], i4[::1], i4[::1], i4[::1], i4[::1],"
+    " i8[::1], b1, i4[::1], i4[::1], i4[::1], i4[:, ::1], i4[:, ::1])"
 )
 def nearest_marked(
     parent: Int32s,
+    between: Int32s,
     edge_offsets: Int32s,
     edge_parents: Int32s,
     used_offsets: Int32s,
@@ -134,11 +135,14 @@ def nearest_marked(
     visited: Int32s,
     hub_visited: Int32s,
     queue: Int32s,
+    left: Int32s,
 ) -> None:
     """Nearest ancestor of a mark, breadth first; replaces every start by it, or by -1.
 
     Args:
-        parent: Shape (n,), as are ``mark``, ``visited`` and ``queue``.
+        parent: Shape (n,), as are ``mark`` and ``visited``.
+        between: Events between a node and its parent that are no nodes, shape (n,); each is a
+            step of the search.
         edge_offsets: Shape (n + 1,).
         edge_parents: Parents by extra edges.
         used_offsets: Shape (n + 1,).
@@ -151,7 +155,8 @@ def nearest_marked(
         starts: Nodes to start at, shape (k,).
         visited: Filled with -1.
         hub_visited: Filled with -1, shape (h,).
-        queue: Room for the search.
+        queue: Room for two steps of the search, shape (2, n).
+        left: Room for the steps that are left to each of their nodes, shape (2, n).
     """
     for s in range(starts.size):
         start = starts[s]
@@ -160,39 +165,77 @@ def nearest_marked(
         if is_self_included and mark[start] == wanted[s]:
             starts[s] = start
             continue
-        head = 0
-        tail = 1
-        queue[0] = start
-        while head < tail and starts[s] < 0:
-            node = queue[head]
-            head += 1
-            before = tail
-            up = parent[node]
-            if up >= 0 and visited[up] != s:
-                visited[up] = s
-                queue[tail] = up
-                tail += 1
-            for e in range(edge_offsets[node], edge_offsets[node + 1]):
-                up = edge_parents[e]
-                if visited[up] != s:
-                    visited[up] = s
-                    queue[tail] = up
-                    tail += 1
-            for u in range(used_offsets[node], used_offsets[node + 1]):
-                hub = used_hubs[u]
-                if hub_visited[hub] == s:
-                    continue
-                hub_visited[hub] = s
-                for p in range(hub_offsets[hub], hub_offsets[hub + 1]):
-                    up = hub_producers[p]
-                    if visited[up] != s:
+        side = 0
+        count = 1
+        queue[0, 0] = start
+        left[0, 0] = 0
+        while count > 0 and starts[s] < 0:
+            other = 1 - side
+            tail = 0
+            for head in range(count):
+                node = queue[side, head]
+                before = tail
+                steps = left[side, head]
+                up = node if steps > 0 else parent[node]
+                if steps == 0 and up >= 0:
+                    steps = between[node] + 1
+                # Whoever is further away comes later, and may find the node visited.
+                if up >= 0 and visited[up] != s:
+                    steps -= 1
+                    if steps == 0:
                         visited[up] = s
-                        queue[tail] = up
-                        tail += 1
-            for q in range(before, tail):
-                if mark[queue[q]] == wanted[s]:
-                    starts[s] = queue[q]
+                    queue[other, tail] = up
+                    left[other, tail] = steps
+                    tail += 1
+                if left[side, head] == 0:
+                    for e in range(edge_offsets[node], edge_offsets[node + 1]):
+                        up = edge_parents[e]
+                        if visited[up] != s:
+                            visited[up] = s
+                            queue[other, tail] = up
+                            left[other, tail] = 0
+                            tail += 1
+                    for u in range(used_offsets[node], used_offsets[node + 1]):
+                        hub = used_hubs[u]
+                        if hub_visited[hub] == s:
+                            continue
+                        hub_visited[hub] = s
+                        for p in range(hub_offsets[hub], hub_offsets[hub + 1]):
+                            up = hub_producers[p]
+                            if visited[up] != s:
+                                visited[up] = s
+                                queue[other, tail] = up
+                                left[other, tail] = 0
+                                tail += 1
+                for q in range(before, tail):
+                    if left[other, q] == 0 and mark[queue[other, q]] == wanted[s]:
+                        starts[s] = queue[other, q]
+                        break
+                if starts[s] >= 0:
                     break
+            side = other
+            count = tail
+
+
+@kernel("void(i4[::1], i4[::1], i4[::1], i4[::1])")
+def spread_kept(parent: Int32s, kept: Int32s, group: Int32s, found: Int32s) -> None:
+    """Groups of all events of a line: an event that is no node has that of the one around it.
+
+    Args:
+        parent: Of every event, -1 for none, shape (n,).
+        kept: Events that are nodes, ascending, shape (k,).
+        group: Of each of them, -1 for none, shape (k,).
+        found: Filled, shape (n,); may be ``parent`` itself.
+    """
+    at = 0
+    for i in range(parent.size):
+        around = parent[i]
+        found[i] = -1
+        if at < kept.size and kept[at] == i:
+            found[i] = group[at]
+            at += 1
+        elif around >= 0:
+            found[i] = found[around]
 
 
 @kernel("void(i8[::1], i8[::1], i8[::1], i8[::1], b1, i4[::1])")

@@ -1,4 +1,4 @@
-"""Kernels that sum events by a code."""
+"""A kernel that sums events by a code."""
 
 from dataclasses import dataclass
 
@@ -33,9 +33,7 @@ class GroupSums:
     first: Int64s
 
 
-@kernel(
-    "void(i4[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1])", allocates=False
-)
+@kernel("void(i4[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1])")
 def _sum_groups(
     codes: Int32s,
     duration: Int64s,

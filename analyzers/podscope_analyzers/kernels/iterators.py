@@ -40,7 +40,6 @@ class Visits:
 @kernel(
     "i8(i4[::1], i4[::1], i4[::1], i8[::1], i8[::1], u1[::1], i8, i8, i4[::1], i4[::1], i4[::1],"
     " u1[::1], i4[::1], i4[::1], i8[::1], u1[::1])",
-    allocates=False,
 )
 def _walk(
     roots: Int32s,

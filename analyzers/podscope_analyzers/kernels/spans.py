@@ -1,4 +1,4 @@
-"""Kernels on time spans: order, nesting, union, self time."""
+"""Kernels on time spans: order, nesting with self times, union."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +35,7 @@ def writable_int32s(values: npt.ArrayLike) -> Int32s:
     return np.require(values, np.int32, ["C", "W"])
 
 
-@kernel("b1(i8[::1], i8[::1])", allocates=False)
+@kernel("b1(i8[::1], i8[::1])")
 def _is_natural(start: Int64s, duration: Int64s) -> bool:
     for i in range(1, start.size):
         if start[i] < start[i - 1]:
@@ -65,6 +65,27 @@ def natural_order(start_ps: Int64s, duration_ps: Int64s) -> Int64s | None:
     return np.lexsort((-duration, start))
 
 
+def by_time(start_ps: Int64s, duration_ps: Int64s) -> Int64s:
+    """The order of start ascending, then duration ascending; equal spans keep their order.
+
+    Spans that are nearly in order, as several lines one after the other are, take a fifth of
+    the time of a sort by both.
+
+    Args:
+        start_ps: Picoseconds, shape (n,).
+        duration_ps: Picoseconds, shape (n,).
+    """
+    check_lengths(start_ps, duration_ps)
+    order = np.argsort(start_ps, kind="stable")
+    start, duration = start_ps[order], duration_ps[order]
+    tied = start[1:] == start[:-1]
+    if np.any(tied & (duration[1:] < duration[:-1])):
+        among = np.append(tied, False) | np.append(False, tied)
+        at = np.flatnonzero(among)
+        order[at] = order[at][np.lexsort((duration[at], start[at]))]
+    return order
+
+
 @dataclass(frozen=True)
 class Nesting:
     """Which span lies in which.
@@ -79,7 +100,7 @@ class Nesting:
     self_ps: Int64s
 
 
-@kernel("void(i8[::1], i8[::1], b1[::1], i4[::1], i8[::1])", allocates=False)
+@kernel("void(i8[::1], i8[::1], b1[::1], i4[::1], i8[::1])")
 def _nest(start: Int64s, duration: Int64s, apart: Bools, parent: Int32s, self_time: Int64s) -> None:
     # The parents are the stack: popping is following them.
     top = -1
@@ -119,7 +140,7 @@ def nest(start_ps: Int64s, duration_ps: Int64s, apart: Bools | None = None) -> N
     return Nesting(parent, self_ps)
 
 
-@kernel("i8(i8[::1], i8[::1], i8[::1], i8[::1])", allocates=False)
+@kernel("i8(i8[::1], i8[::1], i8[::1], i8[::1])")
 def _union(start: Int64s, end: Int64s, union_start: Int64s, union_end: Int64s) -> int:
     count = 0
     for i in range(start.size):

@@ -58,7 +58,7 @@ def overlap_by_offset(begin: Int64s, end: Int64s, other_begin: Int64s, other_end
     return overlap
 
 
-@kernel("void(i8[::1], i8[::1], i8, i8[::1], i8[::1], i8[:, ::1], b1[:, ::1], i8[::1])")
+@kernel("void(i8[::1], i8[::1], i8, i8[::1], i8[::1], i8[:, ::1], b1[:, ::1], i8[::1], i8[::1])")
 def sweep_steps(
     keys: Int64s,
     offsets: Int64s,
@@ -68,6 +68,7 @@ def sweep_steps(
     time_ps: Int64s,
     present: Bools,
     total_ps: Int64s,
+    active: Int64s,
 ) -> None:
     """Gives every moment of each step to the highest type that is active.
 
@@ -81,9 +82,11 @@ def sweep_steps(
         time_ps: Filled: time of each type within the step, shape (s, 32).
         present: Filled: types that were the highest at some moment, shape (s, 32).
         total_ps: Filled: time of each type over all steps, not cut to them, shape (32,).
+        active: Room for the events that are active of each type, shape (32,).
     """
     for s in range(begin.size):
-        active = np.zeros(32, np.int64)
+        for kind in range(active.size):
+            active[kind] = 0
         highest = 0
         for i in range(offsets[s], offsets[s + 1] - 1):
             kind = 31 - (keys[i] & 31)

@@ -31,7 +31,7 @@ BAD_TEXT: Final = 7
 # over the line.
 MARK_EVERY: Final = 64
 
-_TIME_BOUND: Final = 1 << 61
+TIME_BOUND: Final = 1 << 61
 
 # Keys: field number and wire type in one.
 EVENTS: Final = np.uint64(4 << 3 | 2)
@@ -50,7 +50,7 @@ GZIP_VALUE: Final = np.uint64(8 << 3 | 2)
 
 
 @inner
-def _signed(value: UInt64) -> int:
+def signed(value: UInt64) -> int:
     """The int64 of the same bits."""
     return np.int64(value)  # type: ignore[return-value]  # numba's int64 is mypy's int
 
@@ -71,7 +71,7 @@ def _long_number(buffer: Bytes, at: int, end: int) -> tuple[UInt64, int]:
         if stops != np.uint64(0):
             last = stops & (~stops + np.uint64(1))
             # last is 1 << (8 * k + 7): the product's top byte is k + 1.
-            after = at + _signed(
+            after = at + signed(
                 ((last >> np.uint64(7)) * np.uint64(0x0102030405060708)) >> np.uint64(56)
             )
             if after > end:
@@ -104,7 +104,7 @@ def _long_number(buffer: Bytes, at: int, end: int) -> tuple[UInt64, int]:
 
 
 @inner
-def _field(buffer: Bytes, at: int, end: int, report: Int64s) -> tuple[UInt64, int, int]:
+def read_field(buffer: Bytes, at: int, end: int, report: Int64s) -> tuple[UInt64, int, int]:
     """Key, value and end of the field at ``at``; the end is -1 on bad bytes.
 
     The value is a varint's number (int64 bits), or where any other payload starts.
@@ -145,41 +145,42 @@ def _field(buffer: Bytes, at: int, end: int, report: Int64s) -> tuple[UInt64, in
                 report[1] = begin
                 return np.uint64(0), 0, -1
         if wire_type == np.uint64(0):
-            return key, _signed(value), at
+            return key, signed(value), at
         if value > np.uint64(end - at):
             report[0] = OVERRUN
             report[1] = begin
-            report[2] = _signed(key >> np.uint64(3))
+            report[2] = signed(key >> np.uint64(3))
             return np.uint64(0), 0, -1
-        return key, at, at + _signed(value)
+        return key, at, at + signed(value)
     after = at + 8 if wire_type == np.uint64(1) else at + 4
     if wire_type != np.uint64(1) and wire_type != np.uint64(5):
         report[0] = BAD_WIRE_TYPE
         report[1] = begin
-        report[2] = _signed(wire_type)
+        report[2] = signed(wire_type)
         return np.uint64(0), 0, -1
     if after > end:
         report[0] = OVERRUN
         report[1] = begin
-        report[2] = _signed(key >> np.uint64(3))
+        report[2] = signed(key >> np.uint64(3))
         return np.uint64(0), 0, -1
     return key, at, after
 
 
 @inner
 def _chosen(key: UInt64, mask: int) -> bool:
-    number = _signed(key >> np.uint64(3))
+    number = signed(key >> np.uint64(3))
     length_delimited = key & np.uint64(7) == np.uint64(2)
     return bool(length_delimited and number < 63 and (mask >> number) & 1 == 1)
 
 
 @inner
-def _fail(report: Int64s, code: int, at: int) -> None:
+def fail(report: Int64s, code: int, at: int) -> None:
+    """Leaves the reason why a kernel stops."""
     report[0] = code
     report[1] = at
 
 
-@kernel("void(Array(u1, 1, 'C', True), i8, i8, i8, i8[::1])", allocates=False)
+@kernel("void(Array(u1, 1, 'C', True), i8, i8, i8, i8[::1])")
 def measure(buffer: Bytes, start: int, end: int, mask: int, report: Int64s) -> None:
     """Counts the length-delimited fields whose bit is set in ``mask``.
 
@@ -192,7 +193,7 @@ def measure(buffer: Bytes, start: int, end: int, mask: int, report: Int64s) -> N
     first = end
     last = end
     while at < end:
-        key, _, after = _field(buffer, at, end, report)
+        key, _, after = read_field(buffer, at, end, report)
         if after < 0:
             return
         if _chosen(key, mask):
@@ -208,7 +209,7 @@ def measure(buffer: Bytes, start: int, end: int, mask: int, report: Int64s) -> N
     report[6] = last
 
 
-@kernel("void(Array(u1, 1, 'C', True), i8, i8, i8, i8[::1], i8[::1], i8[::1])", allocates=False)
+@kernel("void(Array(u1, 1, 'C', True), i8, i8, i8, i8[::1], i8[::1], i8[::1])")
 def lift(
     buffer: Bytes, start: int, end: int, mask: int, starts: Int64s, ends: Int64s, report: Int64s
 ) -> None:
@@ -216,12 +217,12 @@ def lift(
     at = start
     count = 0
     while at < end:
-        key, payload, after = _field(buffer, at, end, report)
+        key, payload, after = read_field(buffer, at, end, report)
         if after < 0:
             return
         if _chosen(key, mask):
             if count == starts.size:
-                _fail(report, CHANGED, at)
+                fail(report, CHANGED, at)
                 return
             starts[count] = payload
             ends[count] = after
@@ -229,7 +230,7 @@ def lift(
         at = after
 
 
-@kernel("void(Array(u1, 1, 'C', True), i8, i8, i8, b1, u1[::1], i8[::1])", allocates=False)
+@kernel("void(Array(u1, 1, 'C', True), i8, i8, i8, b1, u1[::1], i8[::1])")
 def gather(
     buffer: Bytes, start: int, end: int, mask: int, keep: bool, out: Bytes, report: Int64s
 ) -> None:
@@ -237,12 +238,12 @@ def gather(
     at = start
     filled = 0
     while at < end:
-        key, _, after = _field(buffer, at, end, report)
+        key, _, after = read_field(buffer, at, end, report)
         if after < 0:
             return
         if _chosen(key, mask) == keep:
             if after - at > out.size - filled:
-                _fail(report, CHANGED, at)
+                fail(report, CHANGED, at)
                 return
             for i in range(after - at):
                 out[np.uint64(filled + i)] = buffer[np.uint64(at + i)]
@@ -250,12 +251,12 @@ def gather(
         at = after
 
 
-@kernel("i8(Array(u1, 1, 'C', True), i8, i8, i8, i8[::1])", allocates=False)
+@kernel("i8(Array(u1, 1, 'C', True), i8, i8, i8, i8[::1])")
 def skip_events(buffer: Bytes, start: int, end: int, skip: int, report: Int64s) -> int:
     """Where the event field starts that follows ``skip`` others; -1 when there is none."""
     at = start
     while at < end:
-        key, _, after = _field(buffer, at, end, report)
+        key, _, after = read_field(buffer, at, end, report)
         if after < 0:
             return -1
         if key == EVENTS:
@@ -266,8 +267,23 @@ def skip_events(buffer: Bytes, start: int, end: int, skip: int, report: Int64s) 
     return -1
 
 
+@kernel("void(Array(u1, 1, 'C', True), i8[::1], i8[::1], i8[::1], i8[::1])")
+def entry_keys(buffer: Bytes, starts: Int64s, ends: Int64s, keys: Int64s, report: Int64s) -> None:
+    """Keys of map entries whose payloads start and end so; 0 for an entry that has none."""
+    for entry in range(starts.size):
+        keys[entry] = 0
+        at = starts[entry]
+        while at < ends[entry]:
+            key, value, after = read_field(buffer, at, ends[entry], report)
+            if after < 0:
+                return
+            if key == METADATA_ID:
+                keys[entry] = value
+            at = after
+
+
 @inner
-def _row(
+def row_of(
     metadata_id: int, low: int, rows: Int32s, keys: Int64s, multiplier: UInt64, missing: int
 ) -> int:
     """Row of a metadata id: by its distance from the lowest, or by hash."""
@@ -286,7 +302,7 @@ def _row(
     return row if row >= 0 else missing
 
 
-@kernel("void(i8[::1], u8, i4[::1], i8[::1])", allocates=False)
+@kernel("void(i8[::1], u8, i4[::1], i8[::1])")
 def hash_ids(ids: Int64s, multiplier: UInt64, rows: Int32s, keys: Int64s) -> None:
     """Fills the hash table of ``decode``; its size is a power of two above twice the ids."""
     bound = np.uint64(keys.size - 1)
@@ -299,7 +315,8 @@ def hash_ids(ids: Int64s, multiplier: UInt64, rows: Int32s, keys: Int64s) -> Non
 
 
 @inner
-def _slot(stat_id: int, low_slots: Int16s, high_ids: Int64s, high_slots: Int16s) -> int:
+def slot_of(stat_id: int, low_slots: Int16s, high_ids: Int64s, high_slots: Int16s) -> int:
+    """Slot of a stat id, -1 for one that is not wanted."""
     slot: int = -1
     if np.uint64(stat_id) < np.uint64(low_slots.size):
         slot = low_slots[np.uint64(stat_id)]
@@ -314,7 +331,6 @@ def _slot(stat_id: int, low_slots: Int16s, high_ids: Int64s, high_slots: Int16s)
     "void(Array(u1, 1, 'C', True), i8, i8, i8, i8, i4[::1], i8[::1], u8, i8,"
     " i2[::1], i8[::1], i2[::1], i4[::1], i8[::1], i8[::1], i8[::1], i8[::1],"
     " u1[:, ::1], i8[:, ::1], i8[::1])",
-    allocates=False,
 )
 def decode(
     buffer: Bytes,
@@ -354,24 +370,24 @@ def decode(
     count = max(metadata.size, kinds.shape[1])
     event = 0
     last_id = 0
-    last_row = _row(last_id, low, rows, keys, multiplier, missing)
+    last_row = row_of(last_id, low, rows, keys, multiplier, missing)
     at = start
     while at < end:
-        key, payload, after = _field(buffer, at, end, report)
+        key, payload, after = read_field(buffer, at, end, report)
         if after < 0:
             return
         if key != EVENTS:
             at = after
             continue
         if event == count:
-            _fail(report, CHANGED, at)
+            fail(report, CHANGED, at)
             return
         metadata_id = 0
         offset = 0
         duration = 0
         times = 0
         while payload < after:
-            key, value, behind = _field(buffer, payload, after, report)
+            key, value, behind = read_field(buffer, payload, after, report)
             if behind < 0:
                 return
             payload = behind
@@ -390,26 +406,26 @@ def decode(
                 kind = 0
                 raw = 0
                 while value < behind:
-                    key, content, next_value = _field(buffer, value, behind, report)
+                    key, content, next_value = read_field(buffer, value, behind, report)
                     if next_value < 0:
                         return
                     if key == METADATA_ID:
                         stat_id = content
                     elif key == INT64_VALUE or key == UINT64_VALUE or key == REF_VALUE:  # noqa: SIM109  # as fast as numba gets
-                        kind = _signed(key >> np.uint64(3))
+                        kind = signed(key >> np.uint64(3))
                         raw = content
                     elif key == DOUBLE_VALUE:
                         kind = 2
                         bits = np.uint64(0)
                         for i in range(8):
                             bits |= np.uint64(buffer[np.uint64(content + i)]) << np.uint64(8 * i)
-                        raw = _signed(bits)
+                        raw = signed(bits)
                     elif key == STRING_VALUE or key == BYTES_VALUE or key == GZIP_VALUE:  # noqa: SIM109  # likewise
-                        kind = _signed(key >> np.uint64(3))
+                        kind = signed(key >> np.uint64(3))
                         # The handle is where the key is: one number tells start and length.
                         raw = value
                     value = next_value
-                slot = _slot(stat_id, low_slots, high_ids, high_slots)
+                slot = slot_of(stat_id, low_slots, high_ids, high_slots)
                 # Of a stat that repeats, the first counts.
                 if slot >= 0 and kinds[slot, event] == 0:
                     kinds[slot, event] = kind
@@ -417,16 +433,16 @@ def decode(
         if fields:
             if metadata_id != last_id:
                 last_id = metadata_id
-                last_row = _row(metadata_id, low, rows, keys, multiplier, missing)
+                last_row = row_of(metadata_id, low, rows, keys, multiplier, missing)
             metadata[event] = last_row
             # base_ps is within the bound, so that neither comparison overflows.
-            if offset > _TIME_BOUND - base_ps:
-                start_ps[event] = _TIME_BOUND
-            elif offset < -_TIME_BOUND - base_ps:
-                start_ps[event] = -_TIME_BOUND
+            if offset > TIME_BOUND - base_ps:
+                start_ps[event] = TIME_BOUND
+            elif offset < -TIME_BOUND - base_ps:
+                start_ps[event] = -TIME_BOUND
             else:
                 start_ps[event] = base_ps + offset
-            duration_ps[event] = min(max(duration, 0), _TIME_BOUND)
+            duration_ps[event] = min(max(duration, 0), TIME_BOUND)
             if times != 0:
                 occurrences[event] = times
             if event % MARK_EVERY == 0:
@@ -434,7 +450,7 @@ def decode(
         event += 1
         at = after
     if event != count:
-        _fail(report, CHANGED, end)
+        fail(report, CHANGED, end)
 
 
 @inner
@@ -477,7 +493,7 @@ def _is_utf8(buffer: Bytes, at: int, end: int) -> bool:
     return True
 
 
-@kernel("void(Array(u1, 1, 'C', True), i8, i8, i8[::1])", allocates=False)
+@kernel("void(Array(u1, 1, 'C', True), i8, i8, i8[::1])")
 def check_line(buffer: Bytes, start: int, end: int, report: Int64s) -> None:
     """Walks every event and stat of an XLine.
 
@@ -485,14 +501,14 @@ def check_line(buffer: Bytes, start: int, end: int, report: Int64s) -> None:
     """
     at = start
     while at < end:
-        key, payload, after = _field(buffer, at, end, report)
+        key, payload, after = read_field(buffer, at, end, report)
         if after < 0:
             return
         at = after
         if key != EVENTS:
             continue
         while payload < after:
-            key, value, behind = _field(buffer, payload, after, report)
+            key, value, behind = read_field(buffer, payload, after, report)
             if behind < 0:
                 return
             payload = behind
@@ -500,10 +516,10 @@ def check_line(buffer: Bytes, start: int, end: int, report: Int64s) -> None:
                 continue
             report[3] += 1
             while value < behind:
-                key, content, next_value = _field(buffer, value, behind, report)
+                key, content, next_value = read_field(buffer, value, behind, report)
                 if next_value < 0:
                     return
                 if key == STRING_VALUE and not _is_utf8(buffer, content, next_value):
-                    _fail(report, BAD_TEXT, value)
+                    fail(report, BAD_TEXT, value)
                     return
                 value = next_value

@@ -12,6 +12,7 @@ from podscope_analyzers.kernels import (
     union,
     union_length,
 )
+from podscope_analyzers.kernels.steps import overlap_by_offset
 
 Span = tuple[int, int]
 Int64s = npt.NDArray[np.int64]
@@ -54,6 +55,54 @@ def test_nesting_gives_the_innermost_span_around_each() -> None:
     assert nesting.self_ps.tolist() == [1, 2, 2, 5, 0]
 
 
+@pytest.mark.case("A4", "A8")
+@pytest.mark.parametrize(
+    ("outer", "inner", "includes"),
+    [
+        ((10, 5), (10, 6), False),
+        ((10, 0), (10, 1), False),
+        ((12, 0), (9, 100), False),
+        ((10, 2), (12, 0), True),
+        ((12, 1), (12, 0), True),
+    ],
+)
+def test_what_includes_what(outer: Span, inner: Span, includes: bool) -> None:
+    assert nest(*_arrays([outer, inner])).parent.tolist() == [-1, 0 if includes else -1]
+
+
+@pytest.mark.case("A7")
+def test_of_spans_that_begin_together_the_longer_is_first() -> None:
+    order = natural_order(*_arrays([(12, 0), (12, 1)]))
+    assert order is not None
+    assert order.tolist() == [1, 0]
+
+
+@pytest.mark.case("A1", "A2", "A9")
+@pytest.mark.parametrize(
+    ("one", "other", "overlap"),
+    [
+        ((12, 2), (9, 3), 0),
+        ((12, 2), (9, 4), 1),
+        ((12, 2), (9, 5), 2),
+        ((12, 2), (9, 6), 2),
+        ((12, 2), (13, 1), 1),
+        ((12, 2), (13, 2), 1),
+        ((12, 2), (14, 1), 0),
+        ((12, 5), (13, 2), 2),
+        ((12, 2), (8, 0), 0),
+        ((12, 2), (13, 0), 0),
+        ((12, 2), (14, 0), 0),
+        ((12, 0), (8, 16), 0),
+    ],
+)
+def test_two_spans_overlap_for(one: Span, other: Span, overlap: int) -> None:
+    begin, duration = _arrays([one])
+    other_begin, other_duration = _arrays([other])
+    found = overlap_by_offset(begin, begin + duration, other_begin, other_begin + other_duration)
+    assert found.sum() == overlap
+
+
+@pytest.mark.case("A3")
 def test_an_instant_at_the_end_of_a_span_lies_in_it() -> None:
     assert nest(*_arrays([(10, 2), (12, 0)])).parent.tolist() == [-1, 0]
     assert nest(*_arrays([(10, 2), (12, 1)])).parent.tolist() == [-1, -1]
