@@ -29,12 +29,14 @@ class XSpaceError(AnalyzerError):
         self.offset = offset
         self.plane = plane
         self.line = line
-        where = [f"byte {offset}"]
+        # What is wrong from the first byte on is wrong with the whole file.
+        where = [f"byte {offset}"] if offset else []
         if plane is not None:
             where.append(f"plane '{plane}'")
         if line is not None:
             where.append(f"line '{line}'")
-        super().__init__(f"not a valid XSpace: {problem} at {', '.join(where)}")
+        place = f" at {', '.join(where)}" if where else ""
+        super().__init__(f"not a valid XSpace: {problem}{place}")
 
 
 class CompilerMissingError(AnalyzerError):

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from podscope_analyzers.xspace import Columns, StatValue
+from podscope_analyzers.xspace import Columns, Sifted, StatValue
 
 HOST_PLANE: Final = "/host:CPU"
 GPU_PREFIX: Final = "/device:GPU:"
@@ -67,6 +67,10 @@ class OpLine(Protocol):
     def is_eager(self) -> NDArray[np.int8]:
         """1 for eager execution, 0 for none, -1 unknown, shape (n,)."""
 
+    @property
+    def notable(self) -> Sifted | None:
+        """Its events that say something themselves; None where all are worked on."""
+
     def columns(self, stats: Iterable[str] = ()) -> Columns:
         """Its events."""
 
@@ -98,6 +102,10 @@ class OpPlane(Protocol):
     def event_metadata(self) -> MetadataTable:
         """What its events are called."""
 
+    @property
+    def framework_span(self) -> tuple[int, int] | None:
+        """First begin and last end of a line of framework operations that was left out."""
+
 
 class OpSpace(Protocol):
     """A prepared XSpace."""
@@ -109,6 +117,12 @@ class OpSpace(Protocol):
     @property
     def hostnames(self) -> tuple[str, ...]:
         """Of the machines that were profiled."""
+
+
+def notable_columns(line: OpLine, stats: Iterable[str]) -> Columns:
+    """A line's notable events, or all where it does not tell these."""
+    sifted = line.notable
+    return line.columns(stats) if sifted is None else sifted.columns
 
 
 def device_planes(space: OpSpace) -> list[OpPlane]:

@@ -28,6 +28,8 @@ XLA_OPS: Final = "XLA Ops"
 FRAMEWORK_OPS: Final = "Framework Ops"
 NAME_SCOPE: Final = "Framework Name Scope"
 SOURCE: Final = "Source code"
+LAUNCHES: Final = "Launch Stats"
+COMMAND_BUFFERS: Final = "Command Buffers"
 SPARSE_CORE_STEPS: Final = "Sparse Core Steps"
 SPARSE_CORE_MODULES: Final = "Sparse Core Modules"
 SPARSE_CORE_OPS: Final = "Sparse Core Ops"
@@ -43,6 +45,12 @@ DERIVED_MODULES: Final = DERIVED_ID + 4
 DERIVED_OPS: Final = DERIVED_ID + 5
 DERIVED_SOURCE: Final = DERIVED_ID + 7
 DERIVED_HOST_OFFLOAD: Final = DERIVED_ID + 8
+MAX_HOST_OFFLOAD_ROWS: Final = 41
+DERIVED_HOST_XLA: Final = DERIVED_ID + 49
+MAX_HOST_XLA_LINES: Final = 241
+DERIVED_STREAMS: Final = DERIVED_ID + 290
+DERIVED_PER_STREAM: Final = 6
+MAX_DERIVED_STREAMS: Final = 16
 DERIVED_LAST: Final = DERIVED_ID + 389
 
 

@@ -4,7 +4,7 @@ from podscope_analyzers.xspace.columns import Columns, StatColumn
 from podscope_analyzers.xspace.limits import Limits
 from podscope_analyzers.xspace.metadata import EventMetadataTable, StatValue
 from podscope_analyzers.xspace.opening import Verification, open_xspace, verify
-from podscope_analyzers.xspace.space import Line, Plane, XSpace
+from podscope_analyzers.xspace.space import Line, Plane, Sieve, Sifted, XSpace
 
 __all__ = [
     "Columns",
@@ -12,6 +12,8 @@ __all__ = [
     "Limits",
     "Line",
     "Plane",
+    "Sieve",
+    "Sifted",
     "StatColumn",
     "StatValue",
     "Verification",

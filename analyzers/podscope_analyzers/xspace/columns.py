@@ -80,6 +80,35 @@ def decode_text(text: bytes) -> str:
         raise XSpaceError(problem, offset=0) from error
 
 
+class GzipTexts:
+    """Unpacks the compressed stat values of one XSpace, up to a size in all.
+
+    Args:
+        value_bytes: Most that one value may unpack to.
+        total_bytes: Most that all distinct values may unpack to together.
+    """
+
+    def __init__(self, value_bytes: int, total_bytes: int) -> None:
+        self._value_bytes = value_bytes
+        self._total_bytes = total_bytes
+        self._seen: set[int] = set()
+
+    def unpack(self, packed: bytes) -> bytes:
+        """The bytes of a value.
+
+        Raises:
+            XSpaceError: not gzip, cut short, or beyond one of the two sizes.
+        """
+        unpacked = unpack_gzip(packed, self._value_bytes)
+        if hash(packed) not in self._seen:
+            self._seen.add(hash(packed))
+            self._total_bytes -= len(unpacked)
+        if self._total_bytes < 0:
+            problem = "the compressed stat values unpack to too many bytes in all"
+            raise XSpaceError(problem, offset=0)
+        return unpacked
+
+
 @dataclass(frozen=True)
 class StatColumn:
     """One stat of every event of a line.
@@ -95,7 +124,12 @@ class StatColumn:
     raw: Int64s
     _payloads: Payloads = field(repr=False)
     _names: Mapping[int, str] = field(repr=False)
-    _gzip_limit: int = field(repr=False)
+    _gzip: GzipTexts = field(repr=False)
+
+    @property
+    def _is_absent(self) -> bool:
+        """Whether no event carries the stat; the raw values are all 0 then."""
+        return not self.kind.any()
 
     def present(self) -> Bools:
         """Which events carry the stat, shape (n,)."""
@@ -103,16 +137,18 @@ class StatColumn:
         return present
 
     def ints(self) -> Int64s:
-        """The int64 member, 0 where another or none is set, shape (n,)."""
-        return np.where(self.kind == INT64, self.raw, 0)
+        """The int64 member, 0 where another or none is set, shape (n,); not to be written to."""
+        is_int = self.kind == INT64
+        return self.raw if is_int.all() or self._is_absent else np.where(is_int, self.raw, 0)
 
     def ints_or_uints(self) -> Int64s:
         """The int64 or uint64 member, 0 where neither is set, shape (n,).
 
         A uint64 of 2**63 or more wraps to the int64 of the same bits: numpy would turn a mix
-        of the two types into float64 and lose digits.
+        of the two types into float64 and lose digits. Not to be written to.
         """
-        return np.where((self.kind == INT64) | (self.kind == UINT64), self.raw, 0)
+        is_int = (self.kind == INT64) | (self.kind == UINT64)
+        return self.raw if is_int.all() or self._is_absent else np.where(is_int, self.raw, 0)
 
     def doubles(self) -> npt.NDArray[np.float64]:
         """The double member, 0.0 where another or none is set, shape (n,)."""
@@ -132,6 +168,8 @@ class StatColumn:
         """
         codes = np.full(self.kind.shape, -1, dtype=np.int32)
         table: dict[str, int] = {}
+        if self._is_absent:
+            return codes, []
         for kind in range(DOUBLE, GZIP + 1):
             where = np.flatnonzero(self.kind == kind)
             if not where.size:
@@ -148,7 +186,7 @@ class StatColumn:
         if kind in (STRING, GZIP):
             codes, payloads = self._payloads.factorise(raw)
             if kind == GZIP:
-                payloads = [unpack_gzip(p, self._gzip_limit) for p in payloads]
+                payloads = [self._gzip.unpack(p) for p in payloads]
             return codes, [decode_text(p) for p in payloads]
         return np.zeros(raw.shape, dtype=np.int32), [""]
 

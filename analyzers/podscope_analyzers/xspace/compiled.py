@@ -1,20 +1,35 @@
 """What an XSpace reader needs of the bytes, by compiled kernels."""
 
-from typing import Final
+import mmap
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from podscope_analyzers.kernels import sieve
 from podscope_analyzers.kernels import wire as kernels
-from podscope_analyzers.kernels.factorise import SEED, factorise, number_texts
-from podscope_analyzers.xspace.columns import Int32s, Int64s
-from podscope_analyzers.xspace.wire import DecodedLine, LineRequest, Span, WireError, too_many, walk
+from podscope_analyzers.kernels.factorise import SEED, factorise, factorise_texts
+from podscope_analyzers.xspace.columns import Int32s, Int64s, UInt8s
+from podscope_analyzers.xspace.wire import (
+    DecodedLine,
+    LineRequest,
+    SiftedEvents,
+    Span,
+    SpanRequest,
+    Spans,
+    WireError,
+    too_many,
+    walk,
+)
 
 EVENTS: Final = 4
 LOW_STAT_IDS: Final = 4096
+_HUGE_PAGE: Final = 2 << 20
+T = TypeVar("T", bound=np.generic)
 
 _NO_INT64: Final = np.empty(0, np.int64)
 _NO_INT32: Final = np.empty(0, np.int32)
+_FAR: Final = np.iinfo(np.int64).max
 
 
 def _raise(report: Int64s) -> None:
@@ -34,6 +49,17 @@ def _raise(report: Int64s) -> None:
     raise WireError(problem, at)
 
 
+def _sparse_zeros(shape: tuple[int, int], dtype: type[T]) -> npt.NDArray[T]:
+    """Zeros of which only the pages that are written to take memory.
+
+    numpy asks for huge pages: one event with a stat would cost two megabytes then.
+    """
+    size = shape[0] * shape[1] * np.dtype(dtype).itemsize
+    if size < _HUGE_PAGE:
+        return np.zeros(shape, dtype)
+    return np.frombuffer(mmap.mmap(-1, size), dtype).reshape(shape)
+
+
 def _mask(fields: frozenset[int]) -> int:
     return sum(1 << field for field in fields)
 
@@ -51,11 +77,8 @@ class BufferPayloads:
 
     def factorise(self, handles: Int64s) -> tuple[Int32s, list[bytes]]:
         """Equal payloads numbered from 0 in order of appearance."""
-        handles = np.require(handles, np.int64, ["C", "W"])
-        codes, distinct = np.empty(handles.shape, np.int32), np.empty(handles.shape, np.int64)
-        hashes = np.empty(handles.shape, np.uint64)
-        count = number_texts(self._buffer, handles, SEED, codes, distinct, hashes)
-        return codes, [self.value(handle) for handle in distinct[:count].tolist()]
+        codes, distinct = factorise_texts(self._buffer, handles)
+        return codes, [self.value(handle) for handle in distinct.tolist()]
 
     def number(self, ids: Int64s) -> tuple[Int32s, list[int]]:
         """Equal ids numbered from 0 in order of appearance."""
@@ -97,21 +120,32 @@ class CompiledWire:
         _raise(report)
         return list(zip(starts.tolist(), ends.tolist(), strict=True))
 
+    def entries(self, span: Span, field: int) -> tuple[Int64s, Int64s, Int64s]:
+        """Keys, starts and ends of a map's entries, in order."""
+        fields = frozenset({field})
+        count = self._measure(span, fields)[0]
+        starts, ends = np.empty(count, np.int64), np.empty(count, np.int64)
+        report = np.zeros(8, np.int64)
+        kernels.lift(self._buffer, *span, _mask(fields), starts, ends, report)
+        _raise(report)
+        keys = np.empty(count, np.int64)
+        kernels.entry_keys(self._buffer, starts, ends, keys, report)
+        _raise(report)
+        return keys, starts, ends
+
+    def bytes_at(self, start: int, end: int) -> bytes:
+        """The bytes of a span."""
+        return self._buffer[start:end].tobytes()
+
     def without(self, span: Span, fields: frozenset[int]) -> bytes:
         """The message without these length-delimited fields."""
-        return self._split(span, fields, keep=False, limit=len(self._buffer))[0]
-
-    def only(self, span: Span, fields: frozenset[int], limit: int) -> bytes:
-        """The message with only these fields."""
-        return self._split(span, fields, keep=True, limit=limit)[0]
+        return self._split(span, fields, limit=len(self._buffer))[0]
 
     def line(self, span: Span, limit: int) -> tuple[bytes, int]:
         """A line without its events, and how many they are."""
-        return self._split(span, frozenset({EVENTS}), keep=False, limit=limit)
+        return self._split(span, frozenset({EVENTS}), limit=limit)
 
-    def _split(
-        self, span: Span, fields: frozenset[int], *, keep: bool, limit: int
-    ) -> tuple[bytes, int]:
+    def _split(self, span: Span, fields: frozenset[int], *, limit: int) -> tuple[bytes, int]:
         start, end = span
         count, size, first, last = self._measure(span, fields)
         if count > limit:
@@ -119,12 +153,10 @@ class CompiledWire:
         buffer = self._buffer
         if size == last - first:
             # They lie in one piece, as every known tracer writes them: no second walk.
-            if keep:
-                return buffer[first:last].tobytes(), count
             return buffer[start:first].tobytes() + buffer[last:end].tobytes(), count
-        out = np.empty(size if keep else end - start - size, np.uint8)
+        out = np.empty(end - start - size, np.uint8)
         report = np.zeros(8, np.int64)
-        kernels.gather(buffer, start, end, _mask(fields), keep, out, report)
+        kernels.gather(buffer, start, end, _mask(fields), False, out, report)
         _raise(report)
         return out.tobytes(), count
 
@@ -139,8 +171,8 @@ class CompiledWire:
             np.zeros(n, np.int64),
         )
         marks = np.empty((n + kernels.MARK_EVERY - 1) // kernels.MARK_EVERY, np.int64)
-        kinds = np.zeros((request.slot_count, request.count), np.uint8)
-        raws = np.zeros((request.slot_count, request.count), np.int64)
+        shape = (request.slot_count, request.count)
+        kinds, raws = _sparse_zeros(shape, np.uint8), _sparse_zeros(shape, np.int64)
         if request.count and (n or request.slot_count):
             low, rows, keys = _metadata_table(request.metadata_ids)
             low_slots, high_ids, high_slots = _stat_table(request)
@@ -169,6 +201,110 @@ class CompiledWire:
             _raise(report)
         return DecodedLine(
             metadata, start, duration, occurrences, kinds, raws, self._payloads, marks
+        )
+
+    def sift(self, request: LineRequest, rows: UInt8s, aside: int) -> SiftedEvents | None:
+        """The events of a line that matter, and how they nest; None when nearly all do."""
+        n = request.count
+        # Room for all of them; what is not written to takes no memory.
+        narrow = [np.empty(n, np.int32) for _ in range(6)]
+        wide = [np.empty(n, np.int64) for _ in range(4)]
+        occurrences = np.zeros(n, np.int64)
+        shape = (request.slot_count, n)
+        kinds, raws = _sparse_zeros(shape, np.uint8), _sparse_zeros(shape, np.int64)
+        low, table, keys = _metadata_table(request.metadata_ids)
+        low_slots, high_ids, high_slots = _stat_table(request)
+        report = np.zeros(8, np.int64)
+        count = sieve.sift(
+            self._buffer,
+            *request.span,
+            request.base_ps,
+            low,
+            table,
+            keys,
+            SEED,
+            len(request.metadata_ids),
+            low_slots,
+            high_ids,
+            high_slots,
+            rows,
+            aside,
+            wide[0],
+            wide[1],
+            narrow[0],
+            narrow[1],
+            narrow[2],
+            narrow[3],
+            narrow[4],
+            narrow[5],
+            wide[2],
+            wide[3],
+            occurrences,
+            kinds,
+            raws,
+            report,
+        )
+        _raise(report)
+        if count == sieve.DENSE:
+            return None
+        events, parent, between, metadata = (column[:count] for column in narrow[2:])
+        decoded = DecodedLine(
+            metadata,
+            wide[2][:count],
+            wide[3][:count],
+            occurrences[:count],
+            kinds[:, :count],
+            raws[:, :count],
+            self._payloads,
+            _NO_INT64,
+        )
+        return SiftedEvents(events, parent, between, decoded)
+
+    def outermost(self, request: SpanRequest) -> Spans:
+        """Spans of a line, without the inner ones of a kind."""
+        line = request.line
+        n = line.count
+        stack_group, group = np.empty(n, np.int32), np.empty(n, np.int32)
+        kind = np.empty(n, np.uint8)
+        wide = [np.empty(n, np.int64) for _ in range(5)]
+        low, table, keys = _metadata_table(line.metadata_ids)
+        report = np.zeros(8, np.int64)
+        report[3:5] = _FAR, -_FAR
+        count = sieve.outermost(
+            self._buffer,
+            *line.span,
+            line.base_ps,
+            low,
+            table,
+            keys,
+            SEED,
+            len(line.metadata_ids),
+            request.kinds,
+            request.events,
+            request.groups,
+            request.titled,
+            request.apart,
+            request.merged,
+            request.depth,
+            request.moments,
+            wide[0],
+            wide[1],
+            stack_group,
+            wide[2],
+            group,
+            kind,
+            wide[3],
+            wide[4],
+            report,
+        )
+        _raise(report)
+        first, last = int(report[3]), int(report[4])
+        return Spans(
+            group[:count],
+            kind[:count],
+            wide[3][:count],
+            wide[4][:count],
+            (first, last) if first < _FAR else None,
         )
 
     def event(self, span: Span, index: int, marks: Int64s) -> bytes:

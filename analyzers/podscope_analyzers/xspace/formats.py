@@ -11,6 +11,7 @@ from podscope_analyzers.errors import XSpaceError
 from podscope_analyzers.xspace.limits import Limits
 
 _CHUNK: Final = 1 << 20
+_ANY_PACKING_BYTES: Final = 16 << 20
 START: Final = 256
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -93,7 +94,7 @@ def _zstd_reader(packed: io.BytesIO) -> _Reader:
     return cast("_Reader", import_module("compression.zstd").ZstdFile(packed))
 
 
-def _read_all(stream: _Reader, limit: int) -> bytes:
+def _read_all(stream: _Reader, limit: int) -> bytearray:
     unpacked = bytearray()
     try:
         while chunk := stream.read(_CHUNK):
@@ -104,7 +105,7 @@ def _read_all(stream: _Reader, limit: int) -> bytes:
     except (OSError, EOFError, ValueError, zlib.error) as error:
         problem = f"it cannot be unpacked ({error}); copy it again"
         raise XSpaceError(problem, offset=0) from error
-    return bytes(unpacked)
+    return unpacked
 
 
 def recognise(view: memoryview, limits: Limits) -> memoryview:
@@ -120,7 +121,9 @@ def recognise(view: memoryview, limits: Limits) -> memoryview:
     elif start.startswith(ZSTD_MAGIC):
         stream = _zstd_reader(io.BytesIO(view))
     if stream is not None:
-        view = memoryview(_read_all(stream, limits.decompressed_bytes))
+        # Deflate packs a thousand equal bytes in one; no capture is like that.
+        likely = max(_ANY_PACKING_BYTES, limits.decompressed_ratio * len(view))
+        view = memoryview(_read_all(stream, min(limits.decompressed_bytes, likely)))
         start = bytes(view[:START])
     problem = describe(start)
     if problem is not None:

@@ -12,20 +12,27 @@ class Limits:
         planes: In one XSpace.
         lines: In one XSpace.
         events: In one line.
-        metadata: Entries of one plane's event or stat metadata.
+        metadata: Entries of event metadata in one XSpace.
+        stat_metadata: Entries of stat metadata in one XSpace.
         name_bytes: The name of a plane or line, or one name in the metadata.
         decompressed_bytes: A compressed file, unpacked.
+        decompressed_ratio: How many times as large as the packed file the unpacked one may be,
+            once it is larger than 16 MiB.
         value_bytes: One compressed stat value, unpacked.
+        values_bytes: All distinct compressed stat values, unpacked.
         portable_bytes: A file read without compiled kernels.
     """
 
-    planes: int = 16_384
-    lines: int = 131_072
+    planes: int = 2_048
+    lines: int = 8_192
     events: int = 1 << 31
-    metadata: int = 4_000_000
+    metadata: int = 1_000_000
+    stat_metadata: int = 500_000
     name_bytes: int = 16 << 20
     decompressed_bytes: int = 8 << 30
-    value_bytes: int = 256 << 20
+    decompressed_ratio: int = 100
+    value_bytes: int = 4 << 20
+    values_bytes: int = 16 << 20
     portable_bytes: int = 300 << 20
 
 

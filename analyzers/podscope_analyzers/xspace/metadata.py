@@ -1,18 +1,86 @@
 """What events and stats are called: the metadata tables of one plane."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from podscope_analyzers.xspace.columns import Int64s, decode_text, unpack_gzip
-from podscope_analyzers.xspace.limits import Limits
+from podscope_analyzers.xspace.columns import GzipTexts, Int64s, decode_text
 from podscope_protos.v1 import xplane_pb2
 
 StatValue = int | float | str | bytes
 
+EVENT_METADATA: Final = 4
+STAT_METADATA: Final = 5
 _NO_METADATA: Final = xplane_pb2.XEventMetadata()
+# Stats of metadata that a plane keeps as Python values; several layers read the same ones.
+_KEPT_STATS: Final = 200_000
+_AT_ONCE: Final = 4096
+
+
+def _field(number: int, payload: bytes) -> bytes:
+    """A length-delimited field."""
+    size, length = len(payload), bytearray()
+    while size >= 0x80:
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    length.append(size)
+    return bytes((number << 3 | 2, *length)) + payload
+
+
+class MetadataEntries:
+    """The entries of one of a plane's two metadata maps, as they lie in the file.
+
+    Messages are made of some entries at a time and not kept: a hostile file has a million of
+    them, which as messages would take a hundred times its size.
+
+    Attributes:
+        keys: The distinct keys, ascending, shape (m,).
+    """
+
+    def __init__(
+        self,
+        number: int,
+        keys: Int64s,
+        spans: tuple[Int64s, Int64s],
+        read: Callable[[int, int], bytes],
+        parse: Callable[[bytes, int], xplane_pb2.XPlane],
+    ) -> None:
+        self._number = number
+        self._read = read
+        self._parse = parse
+        order = np.argsort(keys, kind="stable")
+        ordered = keys[order]
+        # Of a key that repeats, the last entry counts; all of them must be valid.
+        is_last = np.ones(len(keys), np.bool_)
+        is_last[:-1] = ordered[1:] != ordered[:-1]
+        self.keys: Int64s = ordered[is_last]
+        starts, ends = spans
+        self._starts, self._ends = starts[order[is_last]], ends[order[is_last]]
+        rest = order[~is_last]
+        self._others = (starts[rest], ends[rest])
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def _message(self, starts: Int64s, ends: Int64s) -> xplane_pb2.XPlane:
+        spans = zip(starts.tolist(), ends.tolist(), strict=True)
+        raw = b"".join(_field(self._number, self._read(start, end)) for start, end in spans)
+        return self._parse(raw, int(starts[0]))
+
+    def messages(self) -> Iterator[tuple[list[int], xplane_pb2.XPlane]]:
+        """All entries: some keys, ascending, and a plane that has their entries."""
+        starts, ends = self._others
+        for at in range(0, len(starts), _AT_ONCE):
+            self._message(starts[at : at + _AT_ONCE], ends[at : at + _AT_ONCE])
+        for at in range(0, len(self.keys), _AT_ONCE):
+            some = slice(at, at + _AT_ONCE)
+            yield self.keys[some].tolist(), self._message(self._starts[some], self._ends[some])
+
+    def message(self, row: int) -> xplane_pb2.XPlane:
+        """A plane that has one entry."""
+        return self._message(self._starts[row : row + 1], self._ends[row : row + 1])
 
 
 class StatReader:
@@ -22,11 +90,11 @@ class StatReader:
         names: The name of every stat metadata id.
     """
 
-    def __init__(self, plane: xplane_pb2.XPlane, limits: Limits) -> None:
+    def __init__(self, entries: MetadataEntries, gzip: GzipTexts) -> None:
         self.names: Mapping[int, str] = {
-            key: entry.name for key, entry in plane.stat_metadata.items()
+            key: plane.stat_metadata[key].name for keys, plane in entries.messages() for key in keys
         }
-        self._limits = limits
+        self._gzip = gzip
 
     @cached_property
     def ids(self) -> Mapping[str, tuple[int, ...]]:
@@ -46,7 +114,7 @@ class StatReader:
             ref = stat.ref_value
             return self.names.get(ref - (1 << 64) if ref >> 63 else ref, "")
         if member == "gzip_value":
-            return decode_text(unpack_gzip(stat.gzip_value, self._limits.value_bytes))
+            return decode_text(self._gzip.unpack(stat.gzip_value))
         value: StatValue = getattr(stat, member)
         return value
 
@@ -61,10 +129,15 @@ class StatReader:
 
     def first(self, stats: Iterable[xplane_pb2.XStat]) -> dict[str, StatValue]:
         """Values by name in the file's order; of a name that repeats, the first."""
-        found: dict[str, StatValue] = {}
-        for name, value in self.pairs(stats):
-            found.setdefault(name, value)
-        return found
+        return first_values(self.pairs(stats))
+
+
+def first_values(pairs: Iterable[tuple[str, StatValue]]) -> dict[str, StatValue]:
+    """Values by name; of a name that repeats, the first."""
+    found: dict[str, StatValue] = {}
+    for name, value in pairs:
+        found.setdefault(name, value)
+    return found
 
 
 class EventMetadataTable:
@@ -79,22 +152,22 @@ class EventMetadataTable:
         display_names: Of every row; empty where the metadata has none.
     """
 
-    def __init__(self, plane: xplane_pb2.XPlane, stats: StatReader) -> None:
-        # Message objects are made as they are read and not kept: a Python tracer's plane has
-        # a hundred thousand.
-        entries = plane.event_metadata
+    def __init__(self, entries: MetadataEntries, stats: StatReader) -> None:
         self._entries = entries
         self._stats = stats
-        self.ids: Int64s = np.fromiter(entries.keys(), np.int64, len(entries))
-        self.ids.sort()
+        self._last: tuple[int, xplane_pb2.XEventMetadata] = (-1, _NO_METADATA)
+        self.ids: Int64s = entries.keys
         self.names: list[str] = []
         self.display_names: list[str] = []
-        for key in self.ids.tolist():
-            entry = entries[key]
-            self.names.append(entry.name)
-            self.display_names.append(entry.display_name)
+        for keys, plane in entries.messages():
+            for key in keys:
+                entry = plane.event_metadata[key]
+                self.names.append(entry.name)
+                self.display_names.append(entry.display_name)
         self.names.append("")
         self.display_names.append("")
+        self._known: dict[int, list[tuple[str, StatValue]]] = {}
+        self._known_stats = 0
 
     def __len__(self) -> int:
         """How many rows, the empty one included."""
@@ -115,15 +188,41 @@ class EventMetadataTable:
     def _entry(self, row: int) -> xplane_pb2.XEventMetadata:
         if row == self.empty_row:
             return _NO_METADATA
-        return self._entries[int(self.ids[row])]
+        known, entry = self._last
+        if known != row:
+            entry = self._entries.message(row).event_metadata[int(self.ids[row])]
+            self._last = (row, entry)
+        return entry
+
+    def check(self) -> None:
+        """Reads the stats of every row.
+
+        Raises:
+            XSpaceError: one of them is not valid.
+        """
+        for keys, plane in self._entries.messages():
+            for key in keys:
+                self._stats.first(plane.event_metadata[key].stats)
 
     def stats(self, row: int) -> dict[str, StatValue]:
         """The row's stats by name; of a name that repeats, the first."""
-        return self._stats.first(self._entry(row).stats)
+        return first_values(self._pairs(row))
 
     def stat_pairs(self, row: int) -> list[tuple[str, StatValue]]:
         """The row's stats in the file's order, repeats included."""
-        return self._stats.pairs(self._entry(row).stats)
+        return list(self._pairs(row))
+
+    def _pairs(self, row: int) -> list[tuple[str, StatValue]]:
+        known = self._known.get(row)
+        if known is None:
+            known = self._stats.pairs(self._entry(row).stats)
+            # Long texts count as many: a program's module is one stat.
+            size = sum(1 + len(value) // 64 for _, value in known if isinstance(value, str | bytes))
+            size += len(known)
+            if known and self._known_stats + size < _KEPT_STATS:
+                self._known[row] = known
+                self._known_stats += size
+        return known
 
     def child_ids(self, row: int) -> list[int]:
         """Ids of the metadata that the row names as its children."""

@@ -84,8 +84,7 @@ def verify(buffer: bytes | memoryview | mmap, limits: Limits = DEFAULT_LIMITS) -
     event_stats = unnamed = unsorted = 0
     for plane in space.planes:
         table = plane.event_metadata
-        for row in range(len(table)):
-            table.stats(row)
+        table.check()
         _ = plane.stats
         for line in plane.lines:
             event_stats += line.check()

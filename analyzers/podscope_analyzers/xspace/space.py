@@ -1,24 +1,43 @@
 """The XSpace as its readers see it: planes, lines, and columns made when asked for."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Final, TypeVar
 
 import numpy as np
 from google.protobuf.message import DecodeError, Message
 
 from podscope_analyzers.errors import XSpaceError
-from podscope_analyzers.xspace.columns import Columns, StatColumn
+from podscope_analyzers.xspace.columns import (
+    Bools,
+    Columns,
+    GzipTexts,
+    Int32s,
+    Int64s,
+    StatColumn,
+    UInt8s,
+)
 from podscope_analyzers.xspace.limits import Limits
-from podscope_analyzers.xspace.metadata import EventMetadataTable, StatReader, StatValue
+from podscope_analyzers.xspace.metadata import (
+    EVENT_METADATA,
+    STAT_METADATA,
+    EventMetadataTable,
+    MetadataEntries,
+    StatReader,
+    StatValue,
+)
 from podscope_analyzers.xspace.wire import (
     DecodedLine,
     LineRequest,
     Span,
+    SpanRequest,
+    Spans,
     Wire,
     WireError,
+    too_many,
 )
 from podscope_protos.v1 import xplane_pb2
 
@@ -27,11 +46,45 @@ T = TypeVar("T")
 
 PLANES: Final = frozenset({1})
 LINES: Final = 3
-METADATA: Final = frozenset({4, 5})
+METADATA: Final = (EVENT_METADATA, STAT_METADATA)
 
 # A line timestamp from here on cannot be held in picoseconds beside an offset: it is a
 # Unix time, and the space gets a base.
 ABSOLUTE_NS: Final = 1 << 51
+
+
+@dataclass(frozen=True)
+class Sieve:
+    """Which events of a plane's lines say something themselves.
+
+    Attributes:
+        rows: 1 for the rows of the event metadata whose events are wanted, shape (m + 1,).
+        stats: Names of stats whose events are wanted; decoded with them.
+        aside: Name of the stat that takes an event out of the nesting of spans.
+    """
+
+    rows: UInt8s
+    stats: frozenset[str]
+    aside: str
+
+
+@dataclass(frozen=True)
+class Sifted:
+    """The events of a line that a sieve kept, and how they nest, all of shape (k,).
+
+    Attributes:
+        events: Their indices in the line, ascending.
+        parent: Which of them is the innermost around each, -1 for none.
+        between: Events of the line between the two that are not among them.
+        apart: Which take no part in the nesting.
+        columns: Their columns.
+    """
+
+    events: Int32s
+    parent: Int32s
+    between: Int32s
+    apart: Bools
+    columns: Columns
 
 
 def _processors() -> int:
@@ -61,6 +114,8 @@ class Line:
         self._span = span
         self._decoded: list[tuple[dict[str, int], DecodedLine]] = []
         self._absent: set[str] = set()
+        # Layers ask for the same columns again and again, some for every name they look up.
+        self._columns: Columns | None = None
         self.id = header.id
         self.display_id = header.display_id
         self.name = header.name
@@ -89,46 +144,117 @@ class Line:
         known = self._plane.stat_names
         have = {name for slots, _ in self._decoded for name in slots}
         missing = sorted({name for name in stats if name in known} - have)
-        self._absent.update(name for name in stats if name not in known)
+        absent = {name for name in stats if name not in known} - self._absent
         if missing or not self._decoded:
             self._decoded.append(self._decode(missing))
-        return self._joined()
+            self._columns = None
+        if absent or self._columns is None:
+            self._absent |= absent
+            self._columns = self._joined()
+        return self._columns
+
+    def sift(self, sieve: Sieve) -> Sifted | None:
+        """The events that a sieve keeps; nothing else of the line is in memory then.
+
+        Returns:
+            None when these would be nearly all, or when there are no compiled kernels.
+
+        Raises:
+            XSpaceError: an event is not valid.
+        """
+        known = self._plane.stat_names
+        slots = {name: slot for slot, name in enumerate(sorted(sieve.stats & known))}
+        request, wire = self._request(slots, fields=True), self._plane.space.wire
+        aside = slots.get(sieve.aside, -1)
+        found = self._plane.guarded(lambda: wire.sift(request, sieve.rows, aside), line=self.name)
+        if found is None:
+            return None
+        columns = self._columns_of([(slots, found.columns)], sieve.stats - known)
+        apart = np.zeros(len(columns), np.bool_)
+        if aside >= 0:
+            apart = columns.stat(sieve.aside).ints() != 0
+        return Sifted(found.events, found.parent, found.between, apart, columns)
+
+    def outermost(
+        self,
+        sifted: Sifted,
+        kinds: UInt8s,
+        groups: Int32s,
+        titled: Bools,
+        *,
+        merged: int,
+        depth: int,
+        moments: Int64s,
+    ) -> Spans:
+        """Spans of the line's events by group and kind, without inner ones of one kind.
+
+        Args:
+            sifted: What a sieve kept of the line.
+            kinds: Of every row of the event metadata; see ``kernels.sieve.outermost``.
+            groups: Of the kept events, -1 for none, shape (k,).
+            titled: Those that are markers whatever their name, shape (k,).
+            merged: The kind of which inner events are left out.
+            depth: Those that lie within so many others of their group.
+            moments: Those around none of these, when they lie within any other of their group;
+                ascending, shape (t,).
+        """
+        request = SpanRequest(
+            line=self._request({}, fields=True),
+            kinds=kinds,
+            events=sifted.events,
+            groups=groups,
+            titled=titled,
+            apart=sifted.apart,
+            merged=merged,
+            depth=depth,
+            moments=moments,
+        )
+        wire = self._plane.space.wire
+        return self._plane.guarded(lambda: wire.outermost(request), line=self.name)
 
     def _decode(self, names: list[str]) -> tuple[dict[str, int], DecodedLine]:
         slots = {name: slot for slot, name in enumerate(names)}
+        request, wire = self._request(slots, fields=not self._decoded), self._plane.space.wire
+        return slots, self._plane.guarded(lambda: wire.decode(request), line=self.name)
+
+    def _request(self, slots: Mapping[str, int], *, fields: bool) -> LineRequest:
         reader = self._plane.stat_reader
         by_id = {key: slot for name, slot in slots.items() for key in reader.ids[name]}
-        request = LineRequest(
+        return LineRequest(
             span=self._span,
             count=self.event_count,
-            fields=not self._decoded,
+            fields=fields,
             base_ps=self.timestamp_ns * 1000,
             metadata_ids=self._plane.event_metadata.ids,
             slots=by_id,
             slot_count=len(slots),
         )
-        wire = self._plane.space.wire
-        return slots, self._plane.guarded(lambda: wire.decode(request), line=self.name)
 
     def _joined(self) -> Columns:
-        first = self._decoded[0][1]
-        reader, limits = self._plane.stat_reader, self._plane.space.limits
+        return self._columns_of(self._decoded, self._absent)
+
+    def _columns_of(
+        self, decoded: Sequence[tuple[Mapping[str, int], DecodedLine]], absent: Iterable[str]
+    ) -> Columns:
+        first = decoded[0][1]
+        reader, gzip = self._plane.stat_reader, self._plane.space.gzip
         stats: dict[str, StatColumn] = {
             name: StatColumn(
                 kind=part.kinds[slot],
                 raw=part.raws[slot],
                 _payloads=part.payloads,
                 _names=reader.names,
-                _gzip_limit=limits.value_bytes,
+                _gzip=gzip,
             )
-            for slots, part in self._decoded
+            for slots, part in decoded
             for name, slot in slots.items()
         }
         # A stat that the plane does not know takes no memory.
-        nothing = np.broadcast_to(np.uint8(0), (self.event_count,))
-        zeros = np.broadcast_to(np.int64(0), (self.event_count,))
-        for name in self._absent:
-            stats[name] = StatColumn(nothing, zeros, first.payloads, {}, limits.value_bytes)
+        count = len(first.start_ps)
+        nothing = np.broadcast_to(np.uint8(0), (count,))
+        zeros = np.broadcast_to(np.int64(0), (count,))
+        for name in absent:
+            stats[name] = StatColumn(nothing, zeros, first.payloads, {}, gzip)
         return Columns(
             metadata=first.metadata,
             start_ps=first.start_ps,
@@ -141,6 +267,7 @@ class Line:
         """Forgets the columns; the next ``columns`` decodes again."""
         self._decoded.clear()
         self._absent.clear()
+        self._columns = None
 
     def check(self) -> int:
         """Reads every field of every event; how many stats they have.
@@ -175,7 +302,7 @@ class Plane:
         self._span = span
         self._name: str | None = None
         wire, limits = space.wire, space.limits
-        others = METADATA | {LINES}
+        others = frozenset({*METADATA, LINES})
         header = self.parse(
             xplane_pb2.XPlane, self.guarded(lambda: wire.without(span, others)), span
         )
@@ -209,25 +336,44 @@ class Plane:
         return self._space
 
     @cached_property
-    def _metadata(self) -> xplane_pb2.XPlane:
-        wire, limit = self._space.wire, self._space.limits.metadata
-        raw = self.guarded(lambda: wire.only(self._span, METADATA, limit))
-        return self.parse(xplane_pb2.XPlane, raw, self._span)
+    def _metadata(self) -> tuple[MetadataEntries, MetadataEntries]:
+        """Entries of the events' and the stats' metadata."""
+        wire = self._space.wire
+        found = [self.guarded(partial(wire.entries, self._span, field)) for field in METADATA]
+        self._space.count_metadata([len(keys) for keys, _, _ in found], self._span, self._name)
+        events, stats = (
+            MetadataEntries(field, keys, (starts, ends), wire.bytes_at, self._parse_entries)
+            for field, (keys, starts, ends) in zip(METADATA, found, strict=True)
+        )
+        return events, stats
+
+    def _parse_entries(self, raw: bytes, offset: int) -> xplane_pb2.XPlane:
+        return self.parse(xplane_pb2.XPlane, raw, (offset, offset))
 
     @cached_property
     def stat_reader(self) -> StatReader:
         """Names of the plane's stats, and the reading of them."""
-        return StatReader(self._metadata, self._space.limits)
+        return StatReader(self._metadata[1], self._space.gzip)
 
     @cached_property
     def event_metadata(self) -> EventMetadataTable:
         """What the plane's events are called."""
-        return EventMetadataTable(self._metadata, self.stat_reader)
+        return EventMetadataTable(self._metadata[0], self.stat_reader)
 
     @cached_property
     def stats(self) -> dict[str, StatValue]:
         """The plane's own stats by name; of a name that repeats, the first."""
         return self.stat_reader.first(self._header.stats)
+
+    @cached_property
+    def stats_by_id(self) -> dict[int, StatValue]:
+        """The plane's own stats by the id of their name; of an id that repeats, the first."""
+        found: dict[int, StatValue] = {}
+        for stat in self._header.stats:
+            value = self.stat_reader.value(stat)
+            if value is not None:
+                found.setdefault(stat.metadata_id, value)
+        return found
 
     @cached_property
     def stat_names(self) -> frozenset[str]:
@@ -273,6 +419,8 @@ class XSpace:
         self.wire = wire
         self.size_bytes = size
         self.limits = limits
+        self._metadata_counts = [0, 0]
+        self.gzip = GzipTexts(limits.value_bytes, limits.values_bytes)
         whole = (0, size)
         try:
             spans = wire.lift(whole, 1, limits.planes)
@@ -311,6 +459,19 @@ class XSpace:
             problem = "its lines' timestamps are more than 26 days apart"
             raise XSpaceError(problem, offset=0)
         return base
+
+    def count_metadata(self, counts: list[int], span: Span, plane: str | None) -> None:
+        """Counts metadata entries of a plane, events' and stats', against the caps of the space.
+
+        Raises:
+            XSpaceError: they are too many.
+        """
+        caps = (self.limits.metadata, self.limits.stat_metadata)
+        for at, (count, cap) in enumerate(zip(counts, caps, strict=True)):
+            self._metadata_counts[at] += count
+            if self._metadata_counts[at] > cap:
+                problem = too_many({METADATA[at]}, cap)
+                raise XSpaceError(problem, offset=span[0], plane=plane)
 
     @property
     def lines(self) -> list[Line]:

@@ -19,6 +19,7 @@ from podscope_analyzers.xspace.columns import (
     REF,
     STRING,
     UINT64,
+    Bools,
     Int32s,
     Int64s,
     Payloads,
@@ -86,23 +87,95 @@ class DecodedLine:
     marks: Int64s
 
 
+@dataclass(frozen=True)
+class SiftedEvents:
+    """Some events of a line, each of shape (k,), and how they nest.
+
+    Attributes:
+        events: Their indices in the line, ascending.
+        parent: Which of them is the innermost around each, -1 for none.
+        between: Events of the line between the two that are not among them.
+        columns: Their fields and stats.
+    """
+
+    events: Int32s
+    parent: Int32s
+    between: Int32s
+    columns: DecodedLine
+
+
+@dataclass(frozen=True)
+class SpanRequest:
+    """Which spans of a line are wanted; see ``kernels.sieve.outermost``.
+
+    Attributes:
+        line: Without stats.
+        kinds: Of every row of the metadata, shape (m + 1,).
+        events: Events that are known, ascending, shape (k,).
+        groups: Of each of them, -1 for none, shape (k,).
+        titled: Which are markers whatever their name, shape (k,).
+        apart: Which take no part in the nesting, shape (k,).
+        merged: The kind of which inner events are left out.
+        depth: Those within so many others.
+        moments: Those around none of these, when they lie within any other; ascending, (t,).
+    """
+
+    line: LineRequest
+    kinds: UInt8s
+    events: Int32s
+    groups: Int32s
+    titled: Bools
+    apart: Bools
+    merged: int
+    depth: int
+    moments: Int64s
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Spans of a line, each of shape (f,).
+
+    Attributes:
+        left_out: Earliest start and latest end of the events that were left out; None for none.
+    """
+
+    group: Int32s
+    kind: UInt8s
+    start_ps: Int64s
+    end_ps: Int64s
+    left_out: tuple[int, int] | None
+
+
 class Wire(Protocol):
     """The operations on the bytes of one XSpace."""
 
     def lift(self, span: Span, field: int, limit: int) -> list[Span]:
         """Payloads of a length-delimited field, in order; more than ``limit`` is an error."""
 
+    def entries(self, span: Span, field: int) -> tuple[Int64s, Int64s, Int64s]:
+        """Keys, starts and ends of a map's entries, in order, all (n,)."""
+
+    def bytes_at(self, start: int, end: int) -> bytes:
+        """The bytes of a span."""
+
     def without(self, span: Span, fields: frozenset[int]) -> bytes:
         """The message without these length-delimited fields."""
-
-    def only(self, span: Span, fields: frozenset[int], limit: int) -> bytes:
-        """The message with only these fields; more than ``limit`` of them is an error."""
 
     def line(self, span: Span, limit: int) -> tuple[bytes, int]:
         """A line without its events, and how many they are."""
 
     def decode(self, request: LineRequest) -> DecodedLine:
         """Columns of a line."""
+
+    def sift(self, request: LineRequest, rows: UInt8s, aside: int) -> SiftedEvents | None:
+        """The events of a line that have a wanted stat, or a name of a row that is not 0.
+
+        ``aside`` is the slot of the stat that takes an event out of the nesting, or -1. None
+        where these would be nearly all, or where it would take as long as decoding all.
+        """
+
+    def outermost(self, request: SpanRequest) -> Spans:
+        """Spans of a line without the inner ones, where ``sift`` gave its events."""
 
     def event(self, span: Span, index: int, marks: Int64s) -> bytes:
         """The XEvent message of one event."""
@@ -208,23 +281,29 @@ class PortableWire:
                 spans.append((payload, after))
         return spans
 
+    def entries(self, span: Span, field: int) -> tuple[Int64s, Int64s, Int64s]:
+        """Keys, starts and ends of a map's entries, in order."""
+        found = []
+        for start, end in self.lift(span, field, len(self._buffer)):
+            key = 0
+            for number, wire_type, _, payload, after in walk(self._buffer, start, end):
+                if number == 1 and wire_type == 0:
+                    key = _signed(read_varint(self._buffer, payload, after)[0])
+            found.append((key, start, end))
+        keys, starts, ends = np.array(found, np.int64).reshape(-1, 3).T.copy()
+        return keys, starts, ends
+
+    def bytes_at(self, start: int, end: int) -> bytes:
+        """The bytes of a span."""
+        return bytes(self._buffer[start:end])
+
     def without(self, span: Span, fields: frozenset[int]) -> bytes:
         """The message without these length-delimited fields."""
-        return b"".join(self._pieces(span, fields, keep=False))
-
-    def only(self, span: Span, fields: frozenset[int], limit: int) -> bytes:
-        """The message with only these fields."""
-        pieces = self._pieces(span, fields, keep=True)
-        if len(pieces) > limit:
-            raise WireError(too_many(fields, limit), span[0])
-        return b"".join(pieces)
-
-    def _pieces(self, span: Span, fields: frozenset[int], *, keep: bool) -> list[memoryview]:
-        return [
+        return b"".join(
             self._buffer[at:after]
             for number, wire_type, at, _, after in walk(self._buffer, *span)
-            if (number in fields and wire_type == 2) == keep
-        ]
+            if not (number in fields and wire_type == 2)
+        )
 
     def line(self, span: Span, limit: int) -> tuple[bytes, int]:
         """A line without its events, and how many they are."""
@@ -262,6 +341,13 @@ class PortableWire:
             payloads=ListPayloads(payloads),
             marks=np.empty(0, np.int64),
         )
+
+    def sift(self, request: LineRequest, rows: UInt8s, aside: int) -> None:
+        """None: here it takes as long as decoding all."""
+
+    def outermost(self, request: SpanRequest) -> Spans:
+        """Is not asked for."""
+        raise NotImplementedError
 
     def check(self, span: Span) -> int:
         """Reads every event of a line; how many stats they have."""

@@ -263,7 +263,7 @@ def _zip() -> bytes:
         (b"", "the file is empty"),
         (b"hello, this is a log\nwith lines\n" * 20, "text file"),
         (json.dumps({"traceEvents": []}).encode(), "JSON"),
-        (gzip.compress(json.dumps({"traceEvents": []}).encode()), "JSON"),
+        (gzip.compress(json.dumps({"traceEvents": []}).encode(), mtime=0), "JSON"),
         (b"\n<html><body>503</body></html>", "HTML"),
         (b'\n{"traceEvents": []}', "JSON"),
         (b'"name","duration"\n"step",3\n', "text file"),
@@ -273,7 +273,7 @@ def _zip() -> bytes:
         (b"\x7fELF" + bytes(60), "ELF"),
         (bytes(100), "byte 0x00"),
         (b"\x28\xb5\x2f\xfd" + bytes(20), "zstd|unpacked"),
-        (gzip.compress(_sample())[:-9], "cannot be unpacked"),
+        (gzip.compress(_sample(), mtime=0)[:-9], "cannot be unpacked"),
         (b"\x1f\x8bnot gzip at all", "cannot be unpacked"),
     ],
 )
@@ -299,7 +299,9 @@ def test_a_file_whose_bytes_were_replaced_in_text_mode_is_refused() -> None:
 
 
 def test_a_compressed_stat_with_a_damaged_body_is_refused() -> None:
-    packed = bytearray(gzip.compress(b"text that is long enough to refer back to itself" * 4))
+    packed = bytearray(
+        gzip.compress(b"text that is long enough to refer back to itself" * 4, mtime=0)
+    )
     packed[16:24] = b"\xff" * 8
     space = xplane_pb2.XSpace()
     plane = space.planes.add(name="/host:CPU")

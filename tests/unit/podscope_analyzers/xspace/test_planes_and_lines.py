@@ -372,9 +372,11 @@ def test_verify_counts_what_it_walked() -> None:
         (Limits(planes=1), "field 1 repeats more than 1 times"),
         (Limits(lines=1), "field 3 repeats more than 1 times"),
         (Limits(events=2), "field 4 repeats more than 2 times"),
-        (Limits(metadata=9), "field 4 and 5 repeats more than 9 times"),
+        (Limits(metadata=1), "field 4 repeats more than 1 times"),
+        (Limits(stat_metadata=7), "field 5 repeats more than 7 times"),
         (Limits(name_bytes=5), "a name is longer than 5 bytes"),
         (Limits(value_bytes=8), "unpacks to more than 8 bytes"),
+        (Limits(values_bytes=8), "unpack to too many bytes in all"),
     ],
 )
 def test_a_file_beyond_a_cap_is_refused(limits: Limits, problem: str) -> None:
@@ -388,5 +390,8 @@ def _read_gzip_texts(space: XSpace) -> None:
 
 
 def test_a_packed_file_that_grows_too_large_is_refused() -> None:
+    packed = gzip.compress(bytes(50_000_000))
     with pytest.raises(XSpaceError, match="larger than 1000000 bytes"):
-        open_xspace(gzip.compress(bytes(50_000_000)), Limits(decompressed_bytes=1_000_000))
+        open_xspace(packed, Limits(decompressed_bytes=1_000_000))
+    with pytest.raises(XSpaceError, match="larger than 16777216 bytes"):
+        open_xspace(packed)
