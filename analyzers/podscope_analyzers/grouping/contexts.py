@@ -211,15 +211,17 @@ def _levels(stats: StatReads, types: NDArray[np.uint8]) -> Marks:
             (NodeType.TRACE_CONTEXT, NodeType.PROCESS_BATCH, NodeType.BATCHING_SESSION_RUN),
         )
     )
+    # Any level counts, also 0 and those below, which programs give to what they mark themselves.
     if not len(special):
-        positive = stored.values > 0
-        return Marks(stored.events[positive], stored.values[positive])
+        return stored
     level = np.zeros(len(types), np.int64)
+    is_root = np.zeros(len(types), np.bool_)
+    is_root[special] = is_root[stored.events] = True
     level[types == NodeType.TRACE_CONTEXT] = 1
     level[stored.events] = stored.values
     level[types == NodeType.PROCESS_BATCH] = 2
     level[types == NodeType.BATCHING_SESSION_RUN] = 1
-    events = np.flatnonzero(level > 0)
+    events = np.flatnonzero(is_root)
     return Marks(events, level[events])
 
 

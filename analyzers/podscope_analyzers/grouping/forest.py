@@ -40,19 +40,45 @@ class Links:
     @classmethod
     def by(cls, keys: Int64s, items: Int64s, count: int) -> "Links":
         """Items listed by key, in their order."""
-        order = np.argsort(keys, kind="stable")
+        # Zeros that nobody writes to take no memory.
         offsets = np.zeros(count + 1, np.int32)
-        np.cumsum(np.bincount(keys, minlength=count), out=offsets[1:])
+        if not len(keys):
+            return cls(offsets, np.zeros(0, np.int32))
+        order = np.argsort(keys, kind="stable")
+        first = int(keys.min())
+        counts = np.bincount(keys - first, minlength=count - first).astype(np.int32)
+        np.cumsum(counts, out=offsets[1 + first :])
         return cls(offsets, items[order].astype(np.int32))
 
 
 @dataclass(frozen=True)
 class NodeLine:
-    """A line whose events are the nodes from ``base`` on."""
+    """A line whose events are the ``count`` nodes from ``base`` on.
+
+    Attributes:
+        events: Indices of the events that are nodes, ascending; None when all are.
+    """
 
     line: PreparedLine
     base: int
     names: Sequence[str]
+    events: Int32s | None = None
+    count: int = 0
+
+    def events_of(self, nodes: Int64s) -> Int64s:
+        """Indices of the events that some of its nodes are, shape of ``nodes``."""
+        at = nodes - self.base
+        return at if self.events is None else self.events[at].astype(np.int64)
+
+    def metadata(self) -> Int32s:
+        """Row of every node's event in the plane's metadata."""
+        if self.events is None:
+            return self.line.columns().metadata
+        sifted = self.line.notable
+        if sifted is None:
+            problem = "the line's notable events are gone"
+            raise ValueError(problem)
+        return sifted.columns.metadata
 
 
 @dataclass
@@ -60,6 +86,7 @@ class _Pieces:
     """Arrays of the lines, collected before they are joined."""
 
     parent: list[Int32s] = field(default_factory=list)
+    between: list[Int32s] = field(default_factory=list)
     types: list[NDArray[np.uint8]] = field(default_factory=list)
     start: list[Int64s] = field(default_factory=list)
     stats: dict[str, list[Marks]] = field(default_factory=dict)
@@ -78,7 +105,12 @@ class ForestBuilder:
         self._count = 0
 
     def add_line(
-        self, line: PreparedLine, types_of_rows: NDArray[np.uint8], *, ordinal: int | None = None
+        self,
+        line: PreparedLine,
+        types_of_rows: NDArray[np.uint8],
+        *,
+        ordinal: int | None = None,
+        notable: bool = False,
     ) -> Int64s:
         """Makes a line's events nodes.
 
@@ -86,22 +118,32 @@ class ForestBuilder:
             line: Of any plane.
             types_of_rows: Type of every row of the plane's metadata.
             ordinal: The device's number, for the line of a TensorCore's modules.
+            notable: Take only its notable events, where the line tells these.
 
         Returns:
-            Node of every event, shape (n,).
+            Node of every event that was taken, shape (n,).
         """
         plane = line.plane
-        columns = line.columns(CONTEXT_STATS & plane.stat_names)
+        sifted = line.notable if notable else None
+        if sifted is None:
+            columns = line.columns(CONTEXT_STATS & plane.stat_names)
+        else:
+            columns = sifted.columns
         types = _typed(types_of_rows[columns.metadata], columns, plane.name == HOST_PLANE)
         base = self._count
-        aside = None
-        if "_a" in columns.stat_names:
-            aside = columns.stat("_a").ints() != 0
-        parent = nest(columns.start_ps, columns.duration_ps, aside).parent
+        if sifted is None:
+            aside = None
+            if "_a" in columns.stat_names and columns.stat("_a").kind.any():
+                aside = columns.stat("_a").ints() != 0
+            parent = nest(columns.start_ps, columns.duration_ps, aside).parent
+            between = np.zeros(len(columns), np.int32)
+        else:
+            parent, between = sifted.parent.copy(), sifted.between
         if base:
             parent[parent >= 0] += base
         pieces = self._pieces
         pieces.parent.append(parent)
+        pieces.between.append(between)
         pieces.types.append(types)
         pieces.start.append(columns.start_ps)
         reads = StatReads(columns)
@@ -116,7 +158,9 @@ class ForestBuilder:
             pieces.graph_types.append((events + base, [table[c] for c in codes[events]]))
         nodes = np.arange(base, base + len(columns))
         self.add_contexts(line_contexts(types, columns, device_of_modules=ordinal), nodes, plane)
-        self._lines.append(NodeLine(line, base, plane.event_metadata.names))
+        kept = None if sifted is None else sifted.events
+        names = plane.event_metadata.names
+        self._lines.append(NodeLine(line, base, names, kept, len(columns)))
         self._count += len(columns)
         return nodes
 
@@ -173,6 +217,7 @@ class Forest:
         self.lines = lines
         self._bases = np.array([line.base for line in lines], np.int64)
         self.parent: Int32s = _joined(pieces.parent, np.int32)
+        self._between = _joined(pieces.between, np.int32)
         self.types: NDArray[np.uint8] = _joined(pieces.types, np.uint8)
         self.start_ps: Int64s = _joined(pieces.start, np.int64)
         self._stats = {
@@ -206,7 +251,7 @@ class Forest:
         """Name of a node's event."""
         at = int(np.searchsorted(self._bases, node, side="right")) - 1
         line = self.lines[at]
-        return line.names[int(line.line.columns().metadata[node - line.base])]
+        return line.names[int(line.metadata()[node - line.base])]
 
     def connect(self, parents: Int64s, children: Int64s) -> None:
         """Adds edges across lines, both of shape (k,)."""
@@ -270,6 +315,10 @@ class Forest:
         self.next_sibling = np.empty(count, np.int32)
         link_siblings(self.parent, self.first_child, self.next_sibling)
 
+    def forget_children(self) -> None:
+        """Gives back what only the spreading of groups needs; the forest stays for names."""
+        self.first_child = self.next_sibling = np.zeros(0, np.int32)
+
     def nearest(
         self, starts: Int64s, mark: Int32s, wanted: Int64s, *, include_self: bool
     ) -> Int64s:
@@ -285,6 +334,7 @@ class Forest:
         count = len(self)
         nearest_marked(
             self.parent,
+            self._between,
             self.up.offsets,
             self.up.items,
             self.used.offsets,
@@ -297,7 +347,8 @@ class Forest:
             found,
             np.full(count, -1, np.int32),
             np.full(self.hub_count, -1, np.int32),
-            np.empty(count, np.int32),
+            np.empty((2, count), np.int32),
+            np.empty((2, count), np.int32),
         )
         return found.astype(np.int64)
 

@@ -41,5 +41,6 @@ def derive_steps(plane: PreparedPlane) -> None:
         start_ps=begin,
         duration_ps=end - begin,
         group_id=ids,
+        is_step=True,
     )
     plane.lines = (*plane.lines, steps)

@@ -1,6 +1,8 @@
 """Groups: a number for every root event, spread to all that it caused."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -8,6 +10,14 @@ from podscope_analyzers.grouping.event_types import IMPLICIT_ROOTS, NodeType
 from podscope_analyzers.grouping.forest import Forest, Links
 from podscope_analyzers.kernels.forest import spread_groups
 from podscope_analyzers.xspace.columns import Bools, Int32s, Int64s
+
+_MOST_PAIRS: Final = 1 << 22
+
+
+def _cuts(count: Int64s, most: int) -> Int64s:
+    """Where to cut rows so that each part's counts add up to about ``most``."""
+    part = np.cumsum(count) // most
+    return np.flatnonzero(np.diff(part)) + 1
 
 
 class Groups:
@@ -112,11 +122,35 @@ class Groups:
         note(forest.parent[nested].astype(np.int64), nested)
         counts = np.diff(forest.down.offsets)
         note(np.repeat(np.arange(len(forest)), counts), forest.down.items.astype(np.int64))
-        for hub in range(forest.hub_count):
-            made = _items(forest.hub_producers, hub)
-            used = _items(forest.hub_consumers, hub)
-            note(np.repeat(made, len(used)), np.tile(used, len(made)))
+        for made, used in self._across_hubs():
+            pairs.update(zip(made.tolist(), used.tolist(), strict=True))
         return pairs
+
+    def _across_hubs(self) -> Iterator[tuple[Int64s, Int64s]]:
+        """Groups that produced a context, and others that consumed it, some pairs at a time."""
+        (made_in, made), (used_in, used) = (
+            self._groups_of_hubs(links)
+            for links in (self.forest.hub_producers, self.forest.hub_consumers)
+        )
+        low, high = np.searchsorted(made_in, used_in), np.searchsorted(made_in, used_in, "right")
+        count = high - low
+        # Those of one context at least go together.
+        for rows in np.split(np.arange(len(used)), _cuts(count, _MOST_PAIRS)):
+            repeated = np.repeat(rows, count[rows])
+            first = np.cumsum(count[rows]) - count[rows]
+            within = np.arange(len(repeated)) - np.repeat(first, count[rows])
+            parents, children = made[low[repeated] + within], used[repeated]
+            apart = np.flatnonzero(parents != children)
+            yield parents[apart], children[apart]
+
+    def _groups_of_hubs(self, links: Links) -> tuple[Int64s, Int64s]:
+        """Hub and group of every group that takes part in a hub, each pair once."""
+        hub = np.repeat(np.arange(self.forest.hub_count), np.diff(links.offsets))
+        group = self.group[links.items].astype(np.int64)
+        known = group >= 0
+        width = len(self.root) + 1
+        distinct = np.unique(hub[known] * width + group[known])
+        return distinct // width, distinct % width
 
     def is_named(self, *, device_roots: Bools | None = None) -> Bools:
         """Which groups a user named, shape (g,).

@@ -17,6 +17,11 @@ def add_regions(plane: PreparedPlane) -> None:
 
 
 def _with_regions(line: PreparedLine, start_row: int, stop_row: int) -> PreparedLine:
+    sifted = line.notable
+    if sifted is not None:
+        rows = sifted.columns.metadata
+        if not (rows == start_row).any() or not (rows == stop_row).any():
+            return line
     columns = line.columns(("_c",) if "_c" in line.plane.stat_names else ())
     is_start = columns.metadata == start_row
     if "_c" in columns.stat_names:

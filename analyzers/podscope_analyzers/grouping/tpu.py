@@ -1,6 +1,7 @@
 """Groups of TPU cores: their own steps or modules stand for all that runs within them."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -65,13 +66,15 @@ def add_core(builder: ForestBuilder, plane: PreparedPlane, types: np.ndarray) ->
             found_columns,
             device_of_modules=ordinal if other.name == XLA_MODULES else None,
         )
-        if not len(contexts.producer_ids.events) and not len(contexts.consumer_ids.events):
-            continue
-        found = np.empty(len(found_columns), np.int32)
-        start = found_columns.start_ps
-        find_around(outer_start, outer_end, start, start + found_columns.duration_ps, True, found)
-        speaks = np.where(found >= 0, nodes[np.maximum(found, 0)], -1)
-        builder.add_contexts(contexts, speaks, plane, roots=False)
+        if len(contexts.producer_ids.events) or len(contexts.consumer_ids.events):
+            found = np.empty(len(found_columns), np.int32)
+            start = found_columns.start_ps
+            end = start + found_columns.duration_ps
+            find_around(outer_start, outer_end, start, end, True, found)
+            speaks = np.where(found >= 0, nodes[np.maximum(found, 0)], -1)
+            builder.add_contexts(contexts, speaks, plane, roots=False)
+        # The other lines hold nearly all events of a host: one at a time is in memory.
+        other.release()
     return CoreNodes(plane, line, nodes, steps is not None, not sparse)
 
 
@@ -95,23 +98,23 @@ def finish_core(core: CoreNodes) -> None:
             line if other is core.line else other for other in core.plane.lines
         )
     columns = line.columns()
+    start, end = columns.start_ps, columns.start_ps + columns.duration_ps
     group = line.group_id
-    end = columns.start_ps + columns.duration_ps
+    if not len(group):
+        return
     for other in core.plane.lines:
-        if other is line or not other.event_count:
-            continue
-        inner = other.columns()
-        found = np.empty(len(inner), np.int32)
-        find_around(
-            columns.start_ps,
-            end,
-            inner.start_ps,
-            inner.start_ps + inner.duration_ps,
-            False,
-            found,
-        )
-        if len(group):
-            other.set_groups(np.where(found >= 0, group[np.maximum(found, 0)], -1))
+        if other is not line and other.event_count:
+            other.find_groups(partial(_groups_around, other, start, end, group))
+
+
+def _groups_around(line: PreparedLine, start: Int64s, end: Int64s, group: Int64s) -> Int64s:
+    """Group of every event of a line: that of the span which it overlaps."""
+    inner = line.columns()
+    found = np.empty(len(inner), np.int32)
+    inner_end = inner.start_ps + inner.duration_ps
+    find_around(start, end, inner.start_ps, inner_end, False, found)
+    # The last place is for -1, no span.
+    return np.append(group, -1)[found]
 
 
 def _filled(plane: PreparedPlane, name: str) -> PreparedLine | None:
@@ -129,6 +132,7 @@ def _merged_steps(core: CoreNodes) -> PreparedLine:
     ids = group[kept]
     first = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))
     heads = kept[first]
+    stored = line.source_events
     last = kept[np.append(first[1:], len(kept)) - 1]
     start = columns.start_ps[heads]
     end = columns.start_ps[last] + columns.duration_ps[last]
@@ -156,6 +160,9 @@ def _merged_steps(core: CoreNodes) -> PreparedLine:
         start_ps=start,
         duration_ps=np.maximum(end - start, 0),
         group_id=ids[first],
+        is_step=True,
+        source=line.source,
+        source_events=heads if stored is None else stored[heads],
         stats=stats,
         display_name=line.display_name,
         display_id=line.display_id,

@@ -1,4 +1,4 @@
-"""Groups of events; ids T1 to T14 and U1 to U4 are those of the conformance cases."""
+"""Groups of events."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -45,6 +45,7 @@ def group_names(space: PreparedSpace) -> list[str]:
     return [space.groups.name(g) for g in range(len(space.groups))]
 
 
+@pytest.mark.case("T1")
 @pytest.mark.parametrize(
     "root",
     [
@@ -55,7 +56,6 @@ def group_names(space: PreparedSpace) -> list[str]:
     ],
 )
 def test_a_step_reaches_from_the_root_to_the_kernel(make_space: SpaceMaker, root: Any) -> None:
-    """Case T1."""
     space = prepare(
         make_space(
             {
@@ -74,8 +74,9 @@ def test_a_step_reaches_from_the_root_to_the_kernel(make_space: SpaceMaker, root
     assert all_groups(space) == {0}
 
 
+@pytest.mark.case("T2", "T14")
 def test_an_iteration_of_a_loop_is_named_by_its_number(make_space: SpaceMaker) -> None:
-    """Case T2, and T14: an event that nothing links gets no group."""
+    """An event that nothing links gets no group."""
     stats = {"id": 0, "iter_num": 10}
     space = prepare(
         make_space(
@@ -100,8 +101,8 @@ def test_an_iteration_of_a_loop_is_named_by_its_number(make_space: SpaceMaker) -
     assert found == {"ExecutorState::Process": [0, 0], "matmul": [0], "kernel": [0]}
 
 
+@pytest.mark.case("T3")
 def test_iterations_of_loops_are_numbered_by_time(make_space: SpaceMaker) -> None:
-    """Case T3."""
     space = prepare(
         make_space(
             {
@@ -122,8 +123,8 @@ def test_iterations_of_loops_are_numbered_by_time(make_space: SpaceMaker) -> Non
     assert groups_by_event(space)["ExecutorState::Process"] == [2, 3, 0, 1]
 
 
+@pytest.mark.case("T4")
 def test_eager_execution_is_told_from_functions(make_space: SpaceMaker) -> None:
-    """Case T4."""
     space = prepare(
         make_space(
             {
@@ -164,6 +165,7 @@ def test_eager_execution_is_told_from_functions(make_space: SpaceMaker) -> None:
     ]
 
 
+@pytest.mark.case("T5")
 @pytest.mark.parametrize(
     ("produced", "consumed", "expected"),
     [(456, 456, 0), (456, 789, -1), (2**64 - 1, 2**64 - 2, -1), (2**64 - 1, 2**64 - 1, 0)],
@@ -171,7 +173,6 @@ def test_eager_execution_is_told_from_functions(make_space: SpaceMaker) -> None:
 def test_a_context_links_threads(
     make_space: SpaceMaker, produced: int, consumed: int, expected: int
 ) -> None:
-    """Case T5."""
     space = prepare(
         make_space(
             {
@@ -192,8 +193,8 @@ def test_a_context_links_threads(
     }
 
 
+@pytest.mark.case("T6")
 def test_asynchronous_events_are_apart(make_space: SpaceMaker) -> None:
-    """Case T6."""
     space = prepare(
         make_space(
             {
@@ -210,8 +211,8 @@ def test_asynchronous_events_are_apart(make_space: SpaceMaker) -> None:
     assert groups_by_event(space) == {"parent": [0], "async": [-1], "child": [0]}
 
 
+@pytest.mark.case("T7")
 def test_a_batch_has_the_requests_as_parents(make_space: SpaceMaker) -> None:
-    """Case T7."""
     space = prepare(
         make_space(
             {
@@ -237,8 +238,8 @@ def test_a_batch_has_the_requests_as_parents(make_space: SpaceMaker) -> None:
     }
 
 
+@pytest.mark.case("T8")
 def test_steps_of_one_group_become_one_step(make_space: SpaceMaker) -> None:
-    """Case T8."""
     spans = [(1000, 10), (1015, 100), (1125, 50), (1180, 25)]
 
     def launch(run: int) -> Mapping[str, int]:
@@ -307,11 +308,11 @@ def test_steps_of_one_group_become_one_step(make_space: SpaceMaker) -> None:
         assert [names[code] for code in codes] == ["train 1"]
 
 
+@pytest.mark.case("T10")
 @pytest.mark.parametrize(("stats", "expected"), [({"_pid": 1000}, 1), ({}, -1)])
 def test_contexts_cross_processes_only_when_they_say_so(
     make_space: SpaceMaker, stats: dict[str, int], expected: int
 ) -> None:
-    """Case T10."""
     first, second = "Host CPUs", "Host CPUs [2000]"
     space = prepare(
         make_space(
@@ -336,8 +337,8 @@ def test_contexts_cross_processes_only_when_they_say_so(
     }
 
 
+@pytest.mark.case("T11", "T13")
 def test_cores_without_a_host_are_numbered_in_lock_step(make_space: SpaceMaker) -> None:
-    """Cases T11 and T13."""
     space = prepare(
         make_space(
             {
@@ -367,8 +368,9 @@ def test_cores_without_a_host_are_numbered_in_lock_step(make_space: SpaceMaker) 
     assert steps.columns().duration_ps.tolist() == [900]
 
 
+@pytest.mark.case("T13")
 def test_step_k_of_every_core_is_one_group(make_space: SpaceMaker) -> None:
-    """Case T13, on two cores."""
+    """On two cores."""
     steps = [("1", 100, 200, {"step_num": 1}), ("2", 300, 200, {"step_num": 2})]
     cores = {
         f"/device:TPU:{core}": {
@@ -386,8 +388,9 @@ def test_step_k_of_every_core_is_one_group(make_space: SpaceMaker) -> None:
     assert group_names(space) == ["1", "2"]
 
 
+@pytest.mark.case("T9")
 def test_a_device_loop_has_a_group_of_its_own(make_space: SpaceMaker) -> None:
-    """Case T9: the module reaches beyond the step, so the host's loop does not claim it."""
+    """The module reaches beyond the step, so the host's loop does not claim it."""
     launch = {"run_id": 1, "queue_id": 0, "device_ordinal": 0}
     space = prepare(
         make_space(
@@ -417,8 +420,8 @@ def test_a_device_loop_has_a_group_of_its_own(make_space: SpaceMaker) -> None:
     assert found == {"s": [1], "op": [1], "sc": [1], "scop": [1]}
 
 
+@pytest.mark.case("T12")
 def test_a_launch_within_a_step_groups_all_its_cores(make_space: SpaceMaker) -> None:
-    """Case T12."""
     launch = {"run_id": 1, "queue_id": 0, "device_ordinal": 0}
     space = prepare(
         make_space(
@@ -444,8 +447,8 @@ def test_a_launch_within_a_step_groups_all_its_cores(make_space: SpaceMaker) -> 
     assert all_groups(space) == {0}
 
 
+@pytest.mark.case("W17")
 def test_a_title_takes_the_number_of_an_event_around_it(make_space: SpaceMaker) -> None:
-    """Case W17."""
     space = prepare(
         make_space(
             {HOST: {"main": [("loop", 0, 100, {"step_num": 7}), ("train", 10, 50, {"_r": 1})]}}
@@ -474,14 +477,15 @@ def contexts_of(space: XSpace) -> LineContexts:
     return line_contexts(node_types(plane.event_metadata.names)[columns.metadata], columns)
 
 
+@pytest.mark.case("U1")
 def test_batches_are_roots_above_requests(make_space: SpaceMaker) -> None:
-    """Case U1."""
     found = contexts_of(
         make_space({HOST: {"main": [("ProcessBatch", 0, 10), ("BatchingSessionRun", 20, 10)]}})
     )
     assert found.roots.values.tolist() == [2, 1]
 
 
+@pytest.mark.case("U2")
 @pytest.mark.parametrize(
     ("iterations", "equal"),
     [pytest.param((456, 456), True, id="equal"), pytest.param((456, 789), False, id="other")],
@@ -489,7 +493,6 @@ def test_batches_are_roots_above_requests(make_space: SpaceMaker) -> None:
 def test_an_executor_launches_what_has_its_iteration(
     make_space: SpaceMaker, iterations: tuple[int, int], equal: bool
 ) -> None:
-    """Case U2."""
     found = contexts_of(
         make_space(
             {
@@ -512,8 +515,8 @@ def test_an_executor_launches_what_has_its_iteration(
     assert (found.producer_ids.values[0] == found.consumer_ids.values[0]) == equal
 
 
+@pytest.mark.case("U2")
 def test_without_iterations_nothing_is_implied(make_space: SpaceMaker) -> None:
-    """Case U2."""
     found = contexts_of(
         make_space(
             {
@@ -530,8 +533,8 @@ def test_without_iterations_nothing_is_implied(make_space: SpaceMaker) -> None:
     assert not len(found.consumer_types.events)
 
 
+@pytest.mark.case("U3")
 def test_run_ids_of_the_host_are_cut_to_27_bits(make_space: SpaceMaker) -> None:
-    """Case U3."""
     found = contexts_of(
         make_space(
             {
@@ -550,9 +553,9 @@ def test_run_ids_of_the_host_are_cut_to_27_bits(make_space: SpaceMaker) -> None:
     assert found.run_ids.values.tolist() == [46103332, 46103332, 46103332]
 
 
+@pytest.mark.case("U4")
 @pytest.mark.parametrize("reverse", [False, True])
 def test_regions_lie_between_their_start_and_stop(make_space: SpaceMaker, reverse: bool) -> None:
-    """Case U4."""
     pairs = [(400, 500), (200, 300)] if reverse else [(200, 300)]
     events = [
         event
@@ -576,8 +579,8 @@ def test_regions_lie_between_their_start_and_stop(make_space: SpaceMaker, revers
     assert plane.lines[0].event_stats(regions[0]) == {}
 
 
+@pytest.mark.case("S6", "S7")
 def test_gpu_events_without_a_group_take_the_last_one_seen(make_space: SpaceMaker) -> None:
-    """Cases S6 and S7."""
     space = prepare(
         make_space(
             {
@@ -613,8 +616,8 @@ def test_gpu_events_without_a_group_take_the_last_one_seen(make_space: SpaceMake
     assert [names[code] for code in codes] == ["train 0", "train 1"]
 
 
+@pytest.mark.case("S13")
 def test_a_framework_op_on_a_tpu_ends_at_a_long_gap(make_space: SpaceMaker) -> None:
-    """Case S13."""
     space = prepare(
         make_space(
             {TPU: {"XLA Ops": [("a", 0, 100), ("b", 200, 300), ("c", 1501, 300)]}},
@@ -629,8 +632,8 @@ def test_a_framework_op_on_a_tpu_ends_at_a_long_gap(make_space: SpaceMaker) -> N
     assert line.columns().duration_ps.tolist() == [500, 300]
 
 
+@pytest.mark.case("S14")
 def test_lines_of_a_tpu_are_sorted(make_space: SpaceMaker) -> None:
-    """Case S14."""
     cores = {
         f"/device:TPU:{core}": {"XLA Ops": [("op", 200 * i, 100) for i in range(9, -1, -1)]}
         for core in range(4)
