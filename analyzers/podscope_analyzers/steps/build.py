@@ -1,6 +1,9 @@
 """The step database of one host, from its prepared planes."""
 
+from collections.abc import Callable
+
 import numpy as np
+from numpy.typing import NDArray
 
 from podscope_analyzers.planes import (
     OP_LINES,
@@ -29,15 +32,20 @@ from podscope_analyzers.steps.events import (
 from podscope_analyzers.steps.exclusive import exclusive_times
 from podscope_analyzers.steps.host import host_step_events
 from podscope_analyzers.steps.tpu import INFEED, SCV0_INFEED, attribute_input
+from podscope_analyzers.steps.work import StepWork
 
 _GENERIC_CORE = 1
 
 
-def host_step_database(prepared: PreparedSpace) -> StepDatabase:
+def host_step_database(
+    prepared: PreparedSpace,
+    events_of: Callable[[PreparedPlane], StepEvents] = device_step_events,
+) -> StepDatabase:
     """All steps of one host: of its TPUs, else its GPUs, else its own threads.
 
     Args:
         prepared: The host's planes with their events grouped.
+        events_of: Gives what is known of a device's steps.
     """
     host = prepared.host_plane
     if prepared.has_tpu:
@@ -45,7 +53,7 @@ def host_step_database(prepared: PreparedSpace) -> StepDatabase:
         for plane in prepared.planes:
             if not plane.name.startswith(TPU_PREFIX):
                 continue
-            found = device_step_events(plane)
+            found = events_of(plane)
             if len(found.steps()):
                 events = intersect(events, found)
         database = tpu_step_database(events)
@@ -53,9 +61,9 @@ def host_step_database(prepared: PreparedSpace) -> StepDatabase:
             database = attribute_input(database, host_step_events(host))
         return database
     if prepared.has_gpu:
-        parts = [device_step_events(plane) for plane in prepared.planes if is_gpu(plane.name)]
+        parts = [events_of(plane) for plane in prepared.planes if is_gpu(plane.name)]
         return generic_step_database(unite(parts), has_device=True)
-    events = host_step_events(host) if host is not None else StepEvents()
+    events = host_step_events(host, for_times=True) if host is not None else StepEvents()
     return generic_step_database(events, has_device=False)
 
 
@@ -170,7 +178,30 @@ def tpu_step_database(events: StepEvents) -> StepDatabase:
         in_breakdown=in_breakdown[kept],
         collectives=_of_steps(events.collectives, steps),
         transfers=_transfers(events, steps),
+        work=_work(events, steps, whole > 0, row_step[kept], core_id[kept], breakdown_ps[kept]),
     )
+
+
+def _work(
+    events: StepEvents,
+    steps: Int64s,
+    has_time: NDArray[np.bool_],
+    row_step: Int64s,
+    core_id: Int64s,
+    breakdown_ps: Int64s,
+) -> StepWork:
+    """Work of all TensorCores by step; none in steps that have no time."""
+    work = StepWork.zeros(len(steps))
+    if not len(steps):
+        return work
+    at = np.searchsorted(steps, events.work_step)
+    known = has_time[at]
+    np.add.at(work.values, at[known], events.work[known])
+    np.add.at(work.feeds_time_ps, at[known], events.work_feeds_ps[known])
+    # A row's categories, idle time among them, are all of its time.
+    tensor = core_id < SPARSE_CORE_OFFSET
+    np.add.at(work.time_ps, row_step[tensor], breakdown_ps[tensor].sum(axis=1))
+    return work
 
 
 def _of_steps(collectives: Collectives, steps: Int64s) -> Collectives:
@@ -200,10 +231,16 @@ def _has_infeed(plane: PreparedPlane) -> bool:
     if not is_tensor_core(plane.name):
         return False
     table = plane.event_metadata
+    if "hlo_category" not in plane.stat_names:
+        return False
+    waits = np.array(
+        [table.stats(row).get("hlo_category") in (INFEED, SCV0_INFEED) for row in range(len(table))]
+    )
+    if not waits.any():
+        return False
     for line in plane.lines:
-        if line.is_derived or line.name not in OP_LINES or not line.event_count:
-            continue
-        for row in np.unique(line.columns().metadata):
-            if table.stats(int(row)).get("hlo_category") in (INFEED, SCV0_INFEED):
+        if not line.is_derived and line.name in OP_LINES and line.event_count:
+            if waits[line.columns().metadata].any():
                 return True
+            line.release()
     return False

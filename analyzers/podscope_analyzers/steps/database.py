@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podscope_analyzers.steps.event_types import EVENT_TYPES
+from podscope_analyzers.steps.work import StepWork
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -123,6 +124,7 @@ class StepDatabase:
         in_breakdown: Whether the row has the category at all, if only for no time, shape (r, k).
         collectives: Collective operations.
         transfers: Copies per step.
+        work: What the operations of every step did, on TPUs; None elsewhere.
         precision_16bit_ps: Time of 16-bit computation in all steps, incomplete ones included.
         precision_32bit_ps: Time of 32-bit computation likewise.
         steps_dropped: Common steps beyond the most that were asked for.
@@ -144,6 +146,7 @@ class StepDatabase:
     in_breakdown: Bools
     collectives: Collectives
     transfers: Transfers
+    work: StepWork | None = None
     precision_16bit_ps: int = 0
     precision_32bit_ps: int = 0
     steps_dropped: int = 0
@@ -161,7 +164,8 @@ class StepDatabase:
     @property
     def is_sparse_core(self) -> Bools:
         """Which rows are of SparseCores, shape (r,)."""
-        sparse: Bools = self.core_id >= SPARSE_CORE_OFFSET
+        # Of the 1,000th host on, the capture's ids of TensorCores are as large.
+        sparse: Bools = self.core_id - CORES_PER_HOST * self.host_index >= SPARSE_CORE_OFFSET
         return sparse
 
     def row_name(self, row: int) -> str:
@@ -199,6 +203,7 @@ class StepDatabase:
             in_breakdown=self.in_breakdown[rows],
             collectives=self.collectives.take(kept, collective_step[kept]),
             transfers=self.transfers.take(steps),
+            work=None if self.work is None else self.work.take(steps),
         )
 
     def incomplete_steps(self) -> Bools:
@@ -256,6 +261,7 @@ class StepDatabase:
             "transfers": {
                 name: getattr(self.transfers, name) for name in Transfers.__dataclass_fields__
             },
+            "work": None if self.work is None else self.work.to_state(),
             **{name: getattr(self, name) for name in _SCALARS},
         }
 
@@ -270,6 +276,7 @@ class StepDatabase:
             categories=tuple(state["categories"]),
             collectives=Collectives(**state["collectives"]),
             transfers=Transfers(**state["transfers"]),
+            work=None if state["work"] is None else StepWork.from_state(state["work"]),
             **{name: state[name] for name in _SCALARS},
         )
 

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from podscope_analyzers.kernels import nest
+from podscope_analyzers.kernels import factorise, nest, sum_groups
 from podscope_analyzers.op_names import OpCategory, parse_op_name
 from podscope_analyzers.planes import (
     DERIVED_STEPS,
@@ -21,9 +21,15 @@ from podscope_analyzers.prepared import PreparedLine, PreparedPlane
 from podscope_analyzers.steps.database import SPARSE_CORE_OFFSET, Collectives, Int64s
 from podscope_analyzers.steps.event_types import EventType
 from podscope_analyzers.steps.events import StepEvents, intersect, unite
+from podscope_analyzers.steps.operation_costs import operation_costs
+from podscope_analyzers.steps.work import WIDTH
 from podscope_analyzers.xspace import Columns
+from podscope_analyzers.xspace.columns import Int32s
 
+# As many sums of steps and categories are simply a table.
+_DENSE_CELLS: Final = 1 << 20
 _DEVICE_TIMES: Final = ("device_offset_ps", "device_duration_ps")
+_EVENT_COSTS: Final = ("flops", "model_flops", "bytes_accessed")
 _COPIES: Final = {
     OpCategory.MEMCPY_HOST_TO_DEVICE: EventType.HOST_TO_DEVICE,
     OpCategory.MEMCPY_DEVICE_TO_HOST: EventType.DEVICE_TO_HOST,
@@ -44,6 +50,8 @@ def device_spans(line: PreparedLine) -> tuple[Int64s, Int64s]:
         return columns.start_ps, columns.duration_ps
     offset, duration = (columns.stat(name) for name in _DEVICE_TIMES)
     both = offset.present() & duration.present()
+    if both.all():
+        return offset.ints_or_uints(), duration.ints_or_uints()
     return (
         np.where(both, offset.ints_or_uints(), columns.start_ps),
         np.where(both, duration.ints_or_uints(), columns.duration_ps),
@@ -178,59 +186,100 @@ def _bytes_of(details: str) -> int:
 
 
 def _tpu_ops(line: PreparedLine, core: int) -> StepEvents:
-    """Self time by category of a core's operations in each step."""
+    """Self time by category, and the work, of a core's operations in each step."""
     known = line.plane.stat_names
-    stats = [s for s in ("all_reduce_unique_id", *_DEVICE_TIMES) if s in known]
+    stats = [s for s in ("all_reduce_unique_id", *_DEVICE_TIMES, *_EVENT_COSTS) if s in known]
     columns = line.columns(stats)
     group = line.group_id
-    kept = np.flatnonzero(group >= 0)
-    if not len(kept):
+    kept = group >= 0
+    if not kept.any():
         return StepEvents()
+    # Nearly always all events are of a step: then nothing is copied.
+    at = slice(None) if kept.all() else np.flatnonzero(kept)
     begin, duration = device_spans(line)
-    step, metadata = group[kept], columns.metadata[kept]
-    self_ps = nest(begin[kept], duration[kept]).self_ps
-    rows, inverse = np.unique(metadata, return_inverse=True)
-    table = line.plane.event_metadata
-    categories: dict[str, int] = {}
-    codes, sizes = np.full(len(rows), -1, np.int64), np.zeros(len(rows), np.int64)
-    for at, row in enumerate(rows):
-        about = table.stats(int(row))
-        size = about.get("bytes_accessed", 0)
-        sizes[at] = min(size, 1 << 62) if isinstance(size, int) else 0
-        symbol = about.get("symbol_id")
-        # Operations without an identity, and the program's root, are not counted.
-        if isinstance(about.get("program_id"), int) and isinstance(symbol, int) and symbol != 0:
-            category = about.get("hlo_category", "")
-            text = category if isinstance(category, str) else ""
-            codes[at] = categories.setdefault(text, len(categories))
-    code = codes[inverse]
-    # One sum per step and category; a step whose operations do not count keeps its core.
-    width = len(categories) + 1
-    steps, step_at = np.unique(step, return_inverse=True)
-    cell = step_at * width + code + 1
-    cells, cell_at = np.unique(cell, return_inverse=True)
-    sums = np.zeros(len(cells), np.int64)
-    np.add.at(sums, cell_at, self_ps)
-    category_of_cell = cells % width - 1
-    sums[category_of_cell < 0] = 0
+    metadata, span = columns.metadata[at], duration[at]
+    self_ps = nest(begin[at], span).self_ps
+    rows = np.flatnonzero(np.bincount(metadata)).astype(np.int64)
+    place = np.zeros(int(rows[-1]) + 1, np.int32)
+    place[rows] = np.arange(len(rows))
+    operations = operation_costs(line.plane.event_metadata, rows)
+    # One cell per step and operation, of which there are far fewer than events.
+    step_code, steps = factorise(group[at])
+    cell_of, cells = _cells(step_code, len(steps), place[metadata], len(rows))
+    sums = sum_groups(cell_of, len(cells), span, self_ps)
+    # In order of appearance, in which sums of doubles are made.
+    by_appearance = np.argsort(sums.first)
+    by_appearance = by_appearance[np.searchsorted(sums.first[by_appearance], 0) :]
+    cells = cells[by_appearance]
+    cell_step, cell_row = steps[cells // len(rows)], cells % len(rows)
+
+    def summed(values: Int64s) -> Int64s:
+        total: Int64s = sum_groups(cell_of, len(sums.first), values, values).time_ps
+        return total[by_appearance]
+
+    is_counted = operations.category[cell_row] >= 0
+    cell_self_ps = np.where(is_counted, sums.self_ps[by_appearance], 0)
+    # A step whose operations do not count keeps its core.
+    width = len(operations.categories) + 1
+    step_order = np.unique(steps)
+    key = np.searchsorted(step_order, cell_step) * width + operations.category[cell_row] + 1
+    keys, key_at = np.unique(key, return_inverse=True)
+    category_ps = np.zeros(len(keys), np.int64)
+    np.add.at(category_ps, key_at, cell_self_ps)
+    work_step, work, feeds_ps = np.zeros(0, np.int64), np.zeros((0, 2, WIDTH)), steps[:0]
+    if core < SPARSE_CORE_OFFSET:
+        event_costs = [
+            summed(columns.stat(name).ints_or_uints()[at])
+            if name in known and columns.stat(name).kind.any()
+            else np.zeros(len(cells), np.int64)
+            for name in _EVENT_COSTS
+        ]
+        occurrences = sums.occurrences[by_appearance]
+        if columns.occurrences.any():
+            occurrences = summed(np.maximum(columns.occurrences[at], 1))
+        time_ps = sums.time_ps[by_appearance]
+        counted = np.flatnonzero(is_counted)
+        work_step = step_order
+        work, feeds_ps = operations.work_by_step(
+            np.searchsorted(step_order, cell_step[counted]),
+            len(step_order),
+            cell_row[counted],
+            occurrences[counted],
+            time_ps[counted],
+            [one[counted] for one in event_costs],
+        )
+    sizes = np.zeros(len(line.plane.event_metadata), np.int64)
+    sizes[rows] = operations.size
     return StepEvents(
-        collectives=_tpu_collectives(columns, kept, step, core, sizes[inverse]),
-        core_step=steps[cells // width],
-        core_id=np.full(len(cells), core, np.int64),
-        core_category=category_of_cell,
-        core_self_ps=sums,
-        categories=tuple(categories),
+        collectives=_tpu_collectives(columns, group, core, sizes),
+        core_step=step_order[keys // width],
+        core_id=np.full(len(keys), core, np.int64),
+        core_category=keys % width - 1,
+        core_self_ps=category_ps,
+        categories=operations.categories,
+        work_step=work_step,
+        work=work,
+        work_feeds_ps=feeds_ps,
     )
 
 
+def _cells(
+    step: Int32s, step_count: int, row: Int32s, row_count: int
+) -> tuple[Int32s, NDArray[np.int64]]:
+    """Number of every event's pair of step and row, (n,); the pairs by number."""
+    if step_count * row_count < _DENSE_CELLS:
+        every = np.arange(step_count * row_count, dtype=np.int64)
+        return step * np.int32(row_count) + row, every
+    return factorise(step * np.int64(row_count) + row)
+
+
 def _tpu_collectives(
-    columns: Columns, kept: Int64s, step: Int64s, core: int, size: Int64s
+    columns: Columns, group: Int64s, core: int, size_of_row: Int64s
 ) -> Collectives:
     if "all_reduce_unique_id" not in columns.stat_names:
         return Collectives()
     ids = columns.stat("all_reduce_unique_id")
-    at = np.flatnonzero(ids.present()[kept])
-    rows = kept[at]
+    rows = np.flatnonzero(ids.present() & (group >= 0))
     begin, length = columns.start_ps[rows], columns.duration_ps[rows]
     end = begin + length
     if "device_offset_ps" in columns.stat_names:
@@ -240,10 +289,10 @@ def _tpu_collectives(
         stat = columns.stat("device_duration_ps")
         end = np.where(stat.present()[rows], begin + stat.ints_or_uints()[rows], end)
     return Collectives(
-        step=step[at],
+        step=group[rows],
         core_id=np.full(len(rows), core, np.int64),
         id=ids.ints_or_uints()[rows],
         begin_ps=begin,
         end_ps=end,
-        size_bytes=size[at],
+        size_bytes=size_of_row[columns.metadata[rows]],
     )

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podscope_analyzers.steps.database import Collectives, Int64s
+from podscope_analyzers.steps.work import WIDTH
 
 HOST_MARKER = -1
 """In place of a core's id: the marker is the host's."""
@@ -40,6 +41,9 @@ class StepEvents:
         core_category: Index into ``categories``; -1 says only that the core took part.
         core_self_ps: Time of the category's operations without those within them.
         categories: HLO categories.
+        work_step: Step of every core's work, shape (w,).
+        work: Work of its operations, shape (w, 2, WIDTH); see ``work.StepWork``.
+        work_feeds_ps: Time of infeeds and outfeeds among them, shape (w,).
     """
 
     marker_step: Int64s = field(default_factory=_ints)
@@ -61,6 +65,14 @@ class StepEvents:
     core_category: Int64s = field(default_factory=_ints)
     core_self_ps: Int64s = field(default_factory=_ints)
     categories: tuple[str, ...] = ()
+    work_step: Int64s = field(default_factory=_ints)
+    work: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2, WIDTH)))
+    work_feeds_ps: Int64s = field(default_factory=_ints)
+
+    def is_filled(self) -> bool:
+        """Whether anything is known."""
+        columns = (getattr(self, f.name) for f in fields(self) if f.name != "collectives")
+        return any(map(len, columns)) or len(self.collectives.step) > 0
 
     def steps(self) -> Int64s:
         """Ids of the steps, ascending."""
@@ -86,6 +98,7 @@ class StepEvents:
         events = np.isin(self.event_step, steps)
         transfers = np.isin(self.transfer_step, steps)
         cores = np.isin(self.core_step, steps)
+        works = np.isin(self.work_step, steps)
         kept = set(steps.tolist())
         return replace(
             self,
@@ -109,6 +122,9 @@ class StepEvents:
             core_id=self.core_id[cores],
             core_category=self.core_category[cores],
             core_self_ps=self.core_self_ps[cores],
+            work_step=self.work_step[works],
+            work=self.work[works],
+            work_feeds_ps=self.work_feeds_ps[works],
         )
 
 
@@ -117,6 +133,9 @@ _SPECIAL = frozenset({"names", "collectives", "core_category", "categories"})
 
 def unite(parts: Sequence[StepEvents]) -> StepEvents:
     """All steps of all parts; a step's name is that of the first part that has one."""
+    parts = [part for part in parts if part.is_filled()]
+    if len(parts) == 1:
+        return parts[0]
     names: dict[int, str] = {}
     for part in parts:
         for step, name in part.names.items():

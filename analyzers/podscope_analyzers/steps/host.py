@@ -8,11 +8,13 @@ from numpy.typing import NDArray
 
 from podscope_analyzers.kernels import nest
 from podscope_analyzers.kernels.forest import spread_below
+from podscope_analyzers.kernels.sieve import CONTAINER, MARKER
 from podscope_analyzers.op_names import is_infeed_enqueue, parse_op_name
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane
 from podscope_analyzers.steps.database import Bools, Int64s
 from podscope_analyzers.steps.event_types import EventType
 from podscope_analyzers.steps.events import HOST_MARKER, StepEvents, unite
+from podscope_analyzers.steps.outermost import outermost_events
 from podscope_analyzers.xspace import Columns
 
 _MARKERS: Final = ("train", "test", "TraceContext")
@@ -21,6 +23,21 @@ _STATS: Final = frozenset({"correlation_id", "_ipl_stage_name", "_pt", "_p", "_c
 
 # What a name alone says.
 _MARKER, _CONTAINER, _TO_DEVICE, _WITHIN_HOST, _EXECUTOR, _GET_NEXT, _PLAIN = range(7)
+
+
+# What that is on a host without devices.
+_TYPES_OF_KINDS: Final = np.array(
+    [
+        MARKER,
+        CONTAINER,
+        EventType.HOST_TO_DEVICE,
+        EventType.HOST_TO_HOST,
+        EventType.HOST_COMPUTE,
+        EventType.HOST_WAIT_INPUT,
+        EventType.HOST_COMPUTE,
+    ],
+    np.uint8,
+)
 
 
 def _name_kinds(names: Sequence[str]) -> NDArray[np.uint8]:
@@ -43,11 +60,14 @@ def _name_kind(name: str) -> int:
     return _GET_NEXT if start.startswith("iteratorgetnext") else _PLAIN
 
 
-def host_step_events(plane: PreparedPlane, device_steps: Int64s | None = None) -> StepEvents:
+def host_step_events(
+    plane: PreparedPlane, device_steps: Int64s | None = None, *, for_times: bool = False
+) -> StepEvents:
     """Markers and events of the steps on the host's threads.
 
     Args:
         plane: The host's.
+        for_times: Leave out events that add nothing to the time of any step.
         device_steps: Steps that the devices have; none but these are looked for then, and
             kernel launches are told from computation.
     """
@@ -59,12 +79,15 @@ def host_step_events(plane: PreparedPlane, device_steps: Int64s | None = None) -
         stats &= {"correlation_id"}
     if device_steps is None:
         stats -= {"correlation_id"}
-    parts = [
-        _line_events(line, kinds, line.columns(stats), produced, device_steps)
-        for line in plane.lines
-        if line.event_count
-    ]
-    return unite(parts)
+
+    def read_all(line: PreparedLine) -> StepEvents:
+        return _line_events(line, kinds, line.columns(stats), produced, device_steps)
+
+    if for_times and device_steps is None and not has_stages:
+        found = outermost_events(plane, _TYPES_OF_KINDS[kinds], read_all)
+        if found is not None:
+            return found
+    return unite([read_all(line) for line in plane.lines if line.event_count])
 
 
 def _line_events(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from podscope_analyzers.steps.database import (
     StepDatabase,
     Transfers,
 )
+from podscope_analyzers.steps.work import StepWork
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,13 @@ def _side_by_side(parts: Sequence[StepDatabase], step_count: int) -> StepDatabas
         collectives=Collectives.concatenate([part.collectives for part in parts]),
         # The reference leaves the copies of several hosts out.
         transfers=Transfers.zeros(step_count),
+        work=_summed_work(parts),
     )
+
+
+def _summed_work(parts: Sequence[StepDatabase]) -> StepWork | None:
+    found = [part.work for part in parts if part.work is not None]
+    return reduce(StepWork.plus, found) if found else None
 
 
 def _joined(arrays: Iterable[NDArray[np.int64]]) -> Int64s:

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from podscope_analyzers import XSpace
+from podscope_analyzers.input_pipeline.tpu_steps import tpu_steps
 from podscope_analyzers.prepare import prepare
 from podscope_analyzers.steps import StepDatabase, host_step_database, tpu_breakdown
 from podscope_analyzers.steps.database import IDLE, Collectives, Transfers
@@ -47,8 +49,8 @@ EXECUTOR = [
 ]
 
 
+@pytest.mark.case("H1")
 def test_a_cpu_host_has_its_threads_steps(make_space: SpaceMaker) -> None:
-    """Case H1."""
     executor = [
         ("ExecutorState::Process", 20, 80, {"id": 0, "_ct": 1, "_c": 0}),
         ("matmul", 30, 70),
@@ -61,8 +63,8 @@ def test_a_cpu_host_has_its_threads_steps(make_space: SpaceMaker) -> None:
     assert not database.has_device
 
 
+@pytest.mark.case("H2")
 def test_a_gpu_host_has_the_steps_of_its_streams(make_space: SpaceMaker) -> None:
-    """Case H2."""
     database = host_step_database(
         prepare(
             make_space(
@@ -79,8 +81,8 @@ def test_a_gpu_host_has_the_steps_of_its_streams(make_space: SpaceMaker) -> None
     assert breakdown(database, 0) == {"device_compute_32": 40}
 
 
+@pytest.mark.case("H3")
 def test_host_steps_can_be_cut_to_those_of_the_device(make_space: SpaceMaker) -> None:
-    """Case H3."""
     space = prepare(
         make_space(
             {
@@ -122,8 +124,8 @@ def grouped(events: list[Any], groups: list[int]) -> list[Any]:
     ]
 
 
+@pytest.mark.case("H4")
 def test_a_tpu_step_has_the_operations_of_its_core(make_space: SpaceMaker) -> None:
-    """Case H4."""
     space = prepare(
         make_space(
             {
@@ -146,14 +148,14 @@ def test_a_tpu_step_has_the_operations_of_its_core(make_space: SpaceMaker) -> No
     assert device_step_events(plane).marker_core.tolist() == [1, 1]
 
 
+@pytest.mark.case("H5")
 def test_operations_without_a_step_line_make_no_steps(make_space: SpaceMaker) -> None:
-    """Case H5."""
     space = make_space({TPU: {"XLA Ops": grouped(OPS, [1, 1, 2]), "Steps": []}})
     assert len(host_step_database(prepare(space))) == 0
 
 
+@pytest.mark.case("H6")
 def test_a_sparse_core_alone_has_its_own_steps(make_space: SpaceMaker) -> None:
-    """Case H6."""
     database = host_step_database(
         prepare(
             make_space(
@@ -173,8 +175,8 @@ def test_a_sparse_core_alone_has_its_own_steps(make_space: SpaceMaker) -> None:
     assert breakdown(database, 0) == {IDLE: 120, "fusion": 880}
 
 
+@pytest.mark.case("H7")
 def test_only_the_outermost_stage_waits_for_input(make_space: SpaceMaker) -> None:
-    """Case H7."""
 
     def stage(name: str, **stats: int) -> dict[str, Any]:
         return {"_ipl_stage_id": len(name), "_ipl_stage_name": name, **stats}
@@ -228,8 +230,8 @@ def test_only_the_outermost_stage_waits_for_input(make_space: SpaceMaker) -> Non
     assert (found.event_end_ps - found.event_begin_ps)[waits].tolist() == [90]
 
 
+@pytest.mark.case("H8")
 def test_steps_are_those_that_all_tpus_of_a_host_have(make_space: SpaceMaker) -> None:
-    """Case H8."""
     other = "/device:TPU:1"
     database = host_step_database(
         prepare(
@@ -252,8 +254,9 @@ def test_steps_are_those_that_all_tpus_of_a_host_have(make_space: SpaceMaker) ->
     assert database.step_numbers.tolist() == [1]
 
 
+@pytest.mark.case("H9")
 def test_a_sparse_core_keeps_its_own_span_beside_a_tensor_core(make_space: SpaceMaker) -> None:
-    """Case H9; the released reference gives it the TensorCore's, which can be asked for."""
+    """The released reference gives it the TensorCore's, which can be asked for."""
     database = host_step_database(
         prepare(
             make_space(
@@ -280,8 +283,8 @@ def test_a_sparse_core_keeps_its_own_span_beside_a_tensor_core(make_space: Space
     assert breakdown(released, 1)[IDLE] == 99000
 
 
+@pytest.mark.case("H10")
 def test_every_step_of_both_kinds_of_cores_is_counted(make_space: SpaceMaker) -> None:
-    """Case H10."""
     steps = [(str(i), 10 * i, 10) for i in range(1, 5)]
     ops = [(f"op{i}", 10 * i + 5, 5) for i in range(1, 5)]
     database = host_step_database(
@@ -311,8 +314,8 @@ def test_every_step_of_both_kinds_of_cores_is_counted(make_space: SpaceMaker) ->
     assert database.time_ps(IDLE)[~tensor].tolist() == [10] * 4
 
 
+@pytest.mark.case("H11")
 def test_idle_time_behind_a_slow_input_is_infeed(make_space: SpaceMaker) -> None:
-    """Case H11."""
     stage = {"_ipl_stage_id": 1, "_ipl_stage_name": "TFRecord"}
     database = host_step_database(
         prepare(
@@ -379,22 +382,22 @@ CORE_1 = (
 )
 
 
+@pytest.mark.case("L1")
 def test_input_takes_its_share_of_the_idle_time() -> None:
-    """Case L1."""
     found = breakdown(attribute_input(cores([CORE_2]), HOST_INPUT), 0)
     assert (found[IDLE], found["infeed"]) == (90, 210)
 
 
+@pytest.mark.case("L2")
 def test_every_core_gives_the_same_share_of_its_idle_time() -> None:
-    """Case L2."""
     database = attribute_input(cores([CORE_1, CORE_2]), HOST_INPUT)
     first, second = breakdown(database, 0), breakdown(database, 1)
     assert (first[IDLE], first["infeed"]) == (40, 210)
     assert (second[IDLE], second["infeed"]) == (48, 252)
 
 
+@pytest.mark.case("L3")
 def test_a_program_with_infeed_operations_is_left_alone(make_space: SpaceMaker) -> None:
-    """Case L3."""
     database = host_step_database(
         prepare(
             make_space(
@@ -411,6 +414,18 @@ def test_a_program_with_infeed_operations_is_left_alone(make_space: SpaceMaker) 
         )
     )
     assert breakdown(database, 0) == {IDLE: 300, "multiply": 650, "infeed": 50}
+
+
+@pytest.mark.case("L4", "L5")
+def test_a_step_of_a_sparse_core_alone_has_its_number_and_times() -> None:
+    database = cores([(1_000_001, 0, 1000 * 10**9, {IDLE: 200 * 10**9, "op": 800 * 10**9})])
+    (step,) = tpu_steps(database, {}).steps
+    assert step.number == 1
+    assert (step.sc_compute_ms, step.sc_idle_ms, step.sc_step_ms) == (800, 200, 1000)
+    tensor = [value for name, value in vars(step).items() if name.startswith("tc_")]
+    assert tensor == [0.0] * len(tensor)
+    others = (step.infeed_ms, step.all_reduce_ms, step.host_transfer_ms, step.scv0_compute_ms)
+    assert others == (0, 0, 0, 0)
 
 
 def test_categories_add_up_to_what_people_ask_for() -> None:
@@ -450,8 +465,8 @@ def us(value: float) -> int:
     return round(value * 1_000_000)
 
 
+@pytest.mark.case("W2")
 def test_kernels_copies_and_collectives_share_a_step(make_space: SpaceMaker) -> None:
-    """Case W2."""
     device = [
         ("kernelA_fp16_half", 0, 100),
         ("MemcpyHToD", 50, 200),
@@ -596,8 +611,8 @@ def test_events_without_duration_count_as_the_reference_counts_them(
         assert set(present.tolist()) == {kind for kind, _, _ in spans}
 
 
+@pytest.mark.case("W5")
 def test_hosts_without_events_have_no_steps(make_space: SpaceMaker) -> None:
-    """Case W5."""
     assert len(host_step_database(prepare(make_space({HOST: {"main": []}})))) == 0
     assert len(host_step_database(prepare(make_space({GPU: {}})))) == 0
     assert len(host_step_database(prepare(make_space({TPU: {"Steps": []}})))) == 0

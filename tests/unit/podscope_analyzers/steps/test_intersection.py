@@ -54,8 +54,8 @@ def regular(count: int, *, first: int = 0, delay: int = 0, short: int = 0) -> St
     return host_steps(spans)
 
 
+@pytest.mark.case("I1")
 def test_delayed_hosts_keep_the_steps_that_all_have() -> None:
-    """Case I1."""
     hosts = [regular(10, delay=h * STEP_PS, short=1 if h == 0 else 0) for h in range(4)]
     common = intersect_steps(hosts)
     assert (common.step_count, common.steps_dropped, common.is_empty) == (7, 0, False)
@@ -68,25 +68,25 @@ def test_delayed_hosts_keep_the_steps_that_all_have() -> None:
     assert set(combined.begin_ps[: 4 * CORES].tolist()) == {3 * STEP_PS}
 
 
+@pytest.mark.case("I2")
 @pytest.mark.parametrize("delay", [0, 100])
 def test_hosts_with_hardly_any_delay_keep_all_steps(delay: int) -> None:
-    """Case I2."""
     hosts = [regular(10, delay=h * delay, short=1 if h == 0 else 0) for h in range(4)]
     common = intersect_steps(hosts)
     assert (common.step_count, common.first_step.tolist()) == (10, [0, 0, 0, 0])
     assert combine_step_databases(hosts).step_numbers.tolist() == list(range(10))
 
 
+@pytest.mark.case("I3")
 def test_one_host_keeps_its_steps_and_their_numbers() -> None:
-    """Case I3."""
     host = host_steps([(i * STEP_PS, STEP_PS) for i in range(10)], first_number=5)
     assert intersect_steps([host]).step_count == 10
     assert intersect_steps([host]).first_step.tolist() == [0]
     assert combine_step_databases([host]) is host
 
 
+@pytest.mark.case("I4")
 def test_more_steps_than_wanted_are_dropped_and_counted() -> None:
-    """Case I4."""
     hosts = [regular(10, delay=h * 100, short=1 if h == 0 else 0) for h in range(4)]
     common = intersect_steps(hosts, max_steps=3)
     assert (common.step_count, common.steps_dropped) == (3, 7)
@@ -94,14 +94,14 @@ def test_more_steps_than_wanted_are_dropped_and_counted() -> None:
     assert (len(combined), combined.steps_dropped) == (3, 7)
 
 
+@pytest.mark.case("I5")
 def test_hosts_without_steps_have_an_empty_list_not_an_empty_intersection() -> None:
-    """Case I5."""
     common = intersect_steps([StepDatabase.empty("tpu", has_device=True)] * 4)
     assert (common.step_count, common.is_empty) == (0, False)
 
 
+@pytest.mark.case("I6")
 def test_hosts_that_never_ran_together_have_an_empty_intersection() -> None:
-    """Case I6."""
     hosts = [regular(10, short=1), regular(5, first=8), regular(10, first=11)]
     common = intersect_steps(hosts)
     assert (common.step_count, common.steps_dropped, common.is_empty) == (0, 0, True)
@@ -109,25 +109,26 @@ def test_hosts_that_never_ran_together_have_an_empty_intersection() -> None:
     assert (len(combined), combined.is_intersection_empty) == (0, True)
 
 
+@pytest.mark.case("I7")
 def test_the_shorter_list_decides() -> None:
-    """Case I7."""
     common = intersect_steps([regular(5, short=1), regular(10)])
     assert (common.step_count, common.steps_dropped) == (5, 0)
 
 
+@pytest.mark.case("I8")
 def test_a_host_without_steps_leaves_none() -> None:
-    """Case I8."""
     common = intersect_steps([regular(5), StepDatabase.empty("tpu", has_device=True)])
     assert (common.step_count, common.is_empty) == (0, False)
 
 
+@pytest.mark.case("I9")
 def test_no_hosts_have_no_steps() -> None:
-    """Case I9."""
     common = intersect_steps([])
     assert (common.step_count, common.steps_dropped, common.is_empty) == (0, 0, False)
     assert len(combine_step_databases([])) == 0
 
 
+@pytest.mark.case("I10")
 @pytest.mark.parametrize(
     "host",
     [
@@ -137,18 +138,17 @@ def test_no_hosts_have_no_steps() -> None:
     ],
 )
 def test_one_host_keeps_even_odd_steps(host: StepDatabase) -> None:
-    """Case I10."""
     assert intersect_steps([host]).step_count == 1
 
 
+@pytest.mark.case("I11")
 def test_steps_without_duration_do_not_disturb_the_alignment() -> None:
-    """Case I11."""
     spans = [(0, STEP_PS), (STEP_PS, 0), (2 * STEP_PS, STEP_PS)]
     assert intersect_steps([host_steps(spans), host_steps(spans)]).step_count == 3
 
 
+@pytest.mark.case("I12")
 def test_gaps_between_steps_do_not_disturb_the_alignment() -> None:
-    """Case I12."""
     spans = [(i * 2 * STEP_PS, STEP_PS) for i in range(5)]
     assert intersect_steps([host_steps(spans), host_steps(spans)]).step_count == 5
 
@@ -180,9 +180,9 @@ def test_hosts_with_other_categories_share_one_breakdown() -> None:
     assert combined.in_breakdown.tolist() == [[True, True, False], [True, False, True]]
 
 
+@pytest.mark.case("W11")
 @pytest.mark.parametrize(("count", "kept"), [(4, 4), (5, 5), (6, 4), (9, 7)])
 def test_the_first_and_last_of_more_than_five_steps_are_incomplete(count: int, kept: int) -> None:
-    """Case W11."""
     host = host_steps([(i * 10, 10) for i in range(count)], cores=1, kind="generic", first_number=1)
     complete = combine_step_databases([host])
     assert len(complete) == kept
@@ -191,8 +191,9 @@ def test_the_first_and_last_of_more_than_five_steps_are_incomplete(count: int, k
     assert len(combine_step_databases([host], keep_incomplete=True)) == count
 
 
+@pytest.mark.case("W11")
 def test_hosts_lose_their_incomplete_steps_before_they_are_intersected() -> None:
-    """Case W11: hosts with steps 1 to 8 and 4 to 11 share 5 to 7, or 4 to 8 with all kept."""
+    """Hosts with steps 1 to 8 and 4 to 11 share 5 to 7, or 4 to 8 with all kept."""
     first = host_steps([(i * 10, 10) for i in range(1, 9)], cores=1, kind="generic")
     second = host_steps([(i * 10, 10) for i in range(4, 12)], cores=1, kind="generic")
     complete = combine_step_databases([first, second])
@@ -201,8 +202,8 @@ def test_hosts_lose_their_incomplete_steps_before_they_are_intersected() -> None
     assert everything.begin_ps[::2].tolist() == [40, 50, 60, 70, 80]
 
 
+@pytest.mark.case("W12")
 def test_steps_of_tpus_are_all_complete() -> None:
-    """Case W12."""
     assert len(combine_step_databases([regular(7)])) == 7
 
 
