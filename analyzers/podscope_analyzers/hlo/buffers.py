@@ -28,6 +28,23 @@ class BufferSource:
     stack: str
 
 
+class ShapeSize:
+    """What is asked of a shape again and again: a program has few shapes and many buffers.
+
+    Attributes:
+        unpadded_bytes: What it would take without tiling.
+    """
+
+    def __init__(self, shape: hlo_pb2.ShapeProto) -> None:
+        self._shape = shape
+        self.unpadded_bytes = unpadded_bytes(shape)
+
+    @cached_property
+    def text(self) -> str:
+        """The shape with layout."""
+        return shape_text(self._shape)
+
+
 @dataclass(frozen=True)
 class Buffer:
     """One logical buffer within an allocation.
@@ -39,6 +56,7 @@ class Buffer:
         allocation: Its allocation's place among ``BufferAssignment.allocations``.
         color: Memory space.
         shape_index: Which part of the instruction's result it holds; empty for all of it.
+        shape: Of that part.
     """
 
     id: int
@@ -47,7 +65,7 @@ class Buffer:
     allocation: int
     color: int
     shape_index: tuple[int, ...]
-    shape: hlo_pb2.ShapeProto
+    shape: ShapeSize
     instruction: hlo_pb2.HloInstructionProto
     program: Program
 
@@ -62,27 +80,24 @@ class Buffer:
         """The framework's operation."""
         return self.instruction.metadata.op_name
 
-    @cached_property
+    @property
     def shape_text(self) -> str:
         """Its shape with layout."""
-        return shape_text(self.shape)
+        return self.shape.text
 
-    @cached_property
+    @property
     def unpadded_bytes(self) -> int:
         """What it would take without tiling."""
-        return unpadded_bytes(self.shape)
+        return self.shape.unpadded_bytes
 
     @property
     def source(self) -> BufferSource | None:
         """Where it is from; None when no file is known."""
         metadata = self.instruction.metadata
-        frames = list(self.program.stack(metadata.stack_frame_id))
-        stack = "\n".join(f"{file}:{line}:{column}" for file, line, column in frames)
+        file, line, stack = self.program.caller(metadata.stack_frame_id)
         if metadata.source_file:
             return BufferSource(metadata.source_file, metadata.source_line, stack)
-        if frames and frames[0][0]:
-            return BufferSource(frames[0][0], frames[0][1], stack)
-        return None
+        return BufferSource(file, line, stack) if file else None
 
 
 @dataclass(frozen=True)
@@ -148,6 +163,7 @@ class BufferAssignment:
                 )
                 raise ProgramError(msg)
         self.buffers: dict[int, Buffer] = {}
+        self._shapes: dict[bytes, ShapeSize] = {}
         listed = [
             [
                 (self._buffer(logical[one.logical_buffer_id], one.offset, place), one.size)
@@ -172,11 +188,18 @@ class BufferAssignment:
             allocation=place,
             color=proto.color,
             shape_index=index,
-            shape=_part(instruction.shape, index),
+            shape=self._shape(_part(instruction.shape, index)),
             instruction=instruction,
             program=self.program,
         )
         return buffer
+
+    def _shape(self, proto: hlo_pb2.ShapeProto) -> ShapeSize:
+        key = proto.SerializeToString()
+        known = self._shapes.get(key)
+        if known is None:
+            known = self._shapes[key] = ShapeSize(proto)
+        return known
 
     def _trace_links(self) -> Mapping[int, int]:
         """Trace of every allocation that a trace's first event touches; the last trace wins."""
@@ -222,7 +245,10 @@ def _part(shape: hlo_pb2.ShapeProto, index: tuple[int, ...]) -> hlo_pb2.ShapePro
 
 
 def unpadded_bytes(shape: hlo_pb2.ShapeProto) -> int:
-    """Bytes of a shape in the plain row-major layout; of a tuple, its table of pointers."""
+    """Bytes of a shape in the plain row-major layout; of a tuple, its table of pointers.
+
+    Elements that the layout packs stay packed: only the order and the tiles are left out.
+    """
     if is_tuple(shape):
         return POINTER_BYTES * len(shape.tuple_shapes)
     if shape.element_type == _TYPE.OPAQUE_TYPE:
@@ -230,4 +256,6 @@ def unpadded_bytes(shape: hlo_pb2.ShapeProto) -> int:
     if shape.element_type == _TYPE.BUFFER:
         return unpadded_bytes(shape.tuple_shapes[0]) if shape.tuple_shapes else 0
     bits = bit_width(shape.element_type)
+    if packed := shape.layout.element_size_in_bits if bits else 0:
+        return -(-prod(shape.dimensions) * packed // 8)
     return prod(shape.dimensions) * max(1, bits // 8) if bits else 0

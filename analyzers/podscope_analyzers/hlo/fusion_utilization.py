@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 
 from podscope_analyzers.hlo.instructions import ELEMENTWISE
-from podscope_analyzers.hlo.shapes import elements
+from podscope_analyzers.hlo.shapes import bit_width, elements
 from podscope_protos.v1 import hlo_pb2
 
 Proto = hlo_pb2.HloInstructionProto
@@ -12,29 +12,13 @@ Proto = hlo_pb2.HloInstructionProto
 _PASSES_ROOTS = ELEMENTWISE | {"map", "rng", "copy", "tuple", "get-tuple-element"}
 
 
-def post_order(computation: hlo_pb2.HloComputationProto) -> list[Proto]:
-    """Instructions after their operands, depth first from those that nothing uses."""
-    by_id = {proto.id: proto for proto in computation.instructions}
-    used = {operand for proto in computation.instructions for operand in proto.operand_ids}
-    order: list[Proto] = []
-    done: set[int] = set()
-    for start in computation.instructions:
-        if start.id in used:
-            continue
-        stack = [(start, iter(start.operand_ids))]
-        pending = {start.id}
-        while stack:
-            proto, operands = stack[-1]
-            for operand in operands:
-                if operand in by_id and operand not in done and operand not in pending:
-                    pending.add(operand)
-                    stack.append((by_id[operand], iter(by_id[operand].operand_ids)))
-                    break
-            else:
-                stack.pop()
-                done.add(proto.id)
-                order.append(proto)
-    return order
+def _only_renames_bits(proto: Proto, by_id: Mapping[int, Proto]) -> bool:
+    if proto.opcode != "bitcast-convert" or not proto.operand_ids:
+        return False
+    operand = by_id.get(proto.operand_ids[0])
+    return operand is not None and bit_width(operand.shape.element_type) == bit_width(
+        proto.shape.element_type
+    )
 
 
 def fused_utilization(
@@ -61,7 +45,7 @@ def fused_utilization(
     for proto in reversed(order):
         own = roots.get(proto.id, set())
         used = utilization[proto.id] = sum(value[one] for one in sorted(own))
-        if proto.opcode in _PASSES_ROOTS:
+        if proto.opcode in _PASSES_ROOTS or _only_renames_bits(proto, by_id):
             for operand in proto.operand_ids:
                 roots.setdefault(operand, set()).update(own)
             continue

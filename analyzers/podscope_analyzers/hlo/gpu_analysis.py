@@ -9,9 +9,10 @@ from typing import Final
 import numpy as np
 
 from podscope_analyzers.hlo.convolution import convolution_flops
-from podscope_analyzers.hlo.fusion_utilization import fused_utilization, post_order
+from podscope_analyzers.hlo.fusion_utilization import fused_utilization
 from podscope_analyzers.hlo.gpu_weights import flops_per_element
 from podscope_analyzers.hlo.instructions import ELEMENTWISE, Surroundings
+from podscope_analyzers.hlo.post_order import post_order
 from podscope_analyzers.hlo.replica_groups import group_size, has_groups
 from podscope_analyzers.hlo.shapes import (
     POINTER_BYTES,
@@ -27,7 +28,7 @@ from podscope_protos.v1 import hlo_pb2
 
 Proto = hlo_pb2.HloInstructionProto
 
-_FREE: Final = frozenset(
+FREE: Final = frozenset(
     {
         "parameter",
         "constant",
@@ -39,6 +40,13 @@ _FREE: Final = frozenset(
     }
 )
 _SMALL_CONSTANT: Final = 8
+_LOOKS_INTO: Final = frozenset(
+    {
+        *("call", "conditional", "fusion", "map", "reduce", "reduce-window", "scan", "scatter"),
+        *("select-and-scatter", "while", "async-start"),
+    }
+)
+_UNKNOWN: Final = -1.0
 _MAX_DEPTH: Final = 64
 
 
@@ -51,6 +59,7 @@ class InstructionTotals:
     """Cost of one execution.
 
     Attributes:
+        transcendentals: Functions such as sine, where they are counted apart.
         output: Bytes written by place in the result; only where the rules give some.
         operands: Bytes read by place in each operand.
         utilization: How often each element of each operand is used.
@@ -58,6 +67,7 @@ class InstructionTotals:
 
     flops: float = 0.0
     bytes: float = 0.0
+    transcendentals: float = 0.0
     output: dict[Index, float] = field(default_factory=dict)
     operands: list[dict[Index, float]] = field(default_factory=list)
     utilization: dict[int, float] = field(default_factory=dict)
@@ -73,9 +83,10 @@ class GpuAnalysis:
     def __init__(self, program: Surroundings) -> None:
         self._program = program
         self._totals: dict[int, InstructionTotals] = {}
-        self._sums: dict[int, tuple[float, float]] = {}
+        self._sums: dict[int, InstructionTotals] = {}
         self._depth = 0
         self._is_valid = True
+        self._reached = _reached(program)
         try:
             # One instruction that cannot be analysed makes the whole program unknown.
             for computation in program.computations.values():
@@ -85,8 +96,8 @@ class GpuAnalysis:
             self._is_valid = False
 
     def totals(self, proto: Proto) -> InstructionTotals | None:
-        """Cost of an instruction; None in a program that cannot be analysed."""
-        return self._of(proto) if self._is_valid else None
+        """Cost of an instruction; None where the analysis does not come, or refuses."""
+        return self._of(proto) if self._is_valid and proto.id in self._reached else None
 
     def _of(self, proto: Proto) -> InstructionTotals:
         known = self._totals.get(proto.id)
@@ -99,6 +110,11 @@ class GpuAnalysis:
             self._depth -= 1
         return known
 
+    @property
+    def is_valid(self) -> bool:
+        """Whether the program can be analysed."""
+        return self._is_valid
+
     def operand(self, proto: Proto, index: int) -> Proto:
         """One operand of an instruction."""
         return self._program.by_id[proto.operand_ids[index]]
@@ -106,10 +122,10 @@ class GpuAnalysis:
     def _analysed(self, proto: Proto) -> InstructionTotals:
         operands = [self._program.by_id[i] for i in proto.operand_ids]
         opcode = proto.opcode
-        if opcode in _FREE or (opcode == "transpose" and _is_bitcast(proto, operands)):
+        if opcode in FREE or (opcode == "transpose" and _is_bitcast(proto, operands)):
             return InstructionTotals(operands=[{} for _ in operands])
         totals = InstructionTotals(
-            output={} if is_tuple(proto.shape) else {(): size_bytes(proto.shape)},
+            output={(): leaf_bytes(proto.shape)},
             operands=[{(): size_bytes(operand.shape)} for operand in operands],
         )
         totals.bytes = leaf_bytes(proto.shape) + sum(size_bytes(o.shape) for o in operands)
@@ -117,21 +133,47 @@ class GpuAnalysis:
             weight = flops_per_element(opcode, proto.shape.element_type)
             totals.flops = elements(proto.shape) * weight
             return totals
-        rule = _RULES.get(opcode)
+        rule = RULES.get(opcode)
         if rule is not None:
             rule(self, proto, operands, totals)
         return totals
 
     def called(self, proto: Proto, index: int = 0) -> tuple[float, float]:
         """Flops and bytes of one execution of a called computation."""
-        computation_id = proto.called_computation_ids[index]
+        totals = self.called_totals(proto, index)
+        return totals.flops, totals.bytes
+
+    def called_totals(self, proto: Proto, index: int = 0) -> InstructionTotals:
+        """Sums over a called computation, key by key in single precision.
+
+        Bytes of results and of operands are summed by their place, whatever instruction they
+        belong to.
+        """
+        return self.sums(proto.called_computation_ids[index])
+
+    def sums(self, computation_id: int) -> InstructionTotals:
+        """Sums over a computation; see ``called_totals``."""
         if computation_id not in self._sums:
-            flops = size = np.float32(0)
+            flops = size = transcendentals = np.float32(0)
+            output: dict[Index, np.float32] = {}
+            operands: list[dict[Index, np.float32]] = []
             for inner in post_order(self._program.computations[computation_id]):
                 totals = self._of(inner)
                 flops += np.float32(totals.flops)
                 size += np.float32(totals.bytes)
-            self._sums[computation_id] = float(flops), float(size)
+                transcendentals += np.float32(totals.transcendentals)
+                _add(output, totals.output)
+                while len(operands) < len(totals.operands):
+                    operands.append({})
+                for sums, part in zip(operands, totals.operands, strict=False):
+                    _add(sums, part)
+            self._sums[computation_id] = InstructionTotals(
+                float(flops),
+                float(size),
+                float(transcendentals),
+                {at: float(one) for at, one in output.items()},
+                [{at: float(one) for at, one in part.items()} for part in operands],
+            )
         return self._sums[computation_id]
 
     def computation(self, proto: Proto, index: int = 0) -> hlo_pb2.HloComputationProto:
@@ -150,14 +192,21 @@ class GpuAnalysis:
                 totals.output, totals.operands = of_inner.output, of_inner.operands
                 return
         by_id = {one.id: one for one in order}
-        used = fused_utilization(
-            order, by_id[computation.root_id], by_id, lambda one: self._of(one).utilization
-        )
+        root = by_id[computation.root_id]
+        results = {root.id, *(root.operand_ids if root.opcode == "tuple" else ())}
+
+        def shares(one: Proto) -> Mapping[int, float]:
+            if one.opcode == "dynamic-update-slice" and one.id in results:
+                # In place: what is not updated stays where it is.
+                return {0: 0.0}
+            return self._of(one).utilization
+
+        used = fused_utilization(order, root, by_id, shares)
         flops = np.float32(0)
         for one in order:
             flops += np.float32(used.get(one.id, 0.0)) * np.float32(self._of(one).flops)
         totals.flops = float(flops)
-        totals.output = dict(self._fusion_output(by_id[computation.root_id]))
+        totals.output = dict(self._fusion_output(root))
         size = float(sum(totals.output.values()))
         totals.operands = [{} for _ in operands]
         for one in order:
@@ -199,6 +248,38 @@ class GpuAnalysis:
                 share = min(used.get(one.id, 0.0), 1.0)
                 read[(one.tuple_index,)] = float(int(size_bytes(one.shape) * share))
         return read
+
+
+def _add(sums: dict[Index, np.float32], part: Mapping[Index, float]) -> None:
+    for at, size in part.items():
+        sums[at] = sums.get(at, np.float32(0)) + np.float32(size)
+
+
+def _uncalled(program: Surroundings) -> list[int]:
+    called = {
+        number
+        for computation in program.computations.values()
+        for one in computation.instructions
+        for number in one.called_computation_ids
+    }
+    return [number for number in program.computations if number not in called]
+
+
+def _reached(program: Surroundings) -> frozenset[int]:
+    """Instructions that the analysis comes to: it does not look into comparators and the like."""
+    reached: set[int] = set()
+    entry = program.module.entry_computation_id
+    pending = [entry] if entry in program.computations else _uncalled(program)
+    seen = set(pending)
+    for number in pending:
+        for one in program.computations[number].instructions:
+            reached.add(one.id)
+            if one.opcode in _LOOKS_INTO:
+                for inner in one.called_computation_ids:
+                    if inner not in seen and inner in program.computations:
+                        seen.add(inner)
+                        pending.append(inner)
+    return frozenset(reached)
 
 
 Rule = Callable[[GpuAnalysis, Proto, list[Proto], InstructionTotals], None]
@@ -254,6 +335,9 @@ def _scatter(
     size = sum(size_bytes(update.shape) for update in updates)
     totals.bytes = 3 * size + size_bytes(operands[count].shape)
     totals.output = {(): size}
+    for position, update in enumerate(updates):
+        # Only what is updated is read.
+        totals.operands[position] = {(): size_bytes(update.shape)}
 
 
 def _dot(_: GpuAnalysis, proto: Proto, operands: list[Proto], totals: InstructionTotals) -> None:
@@ -310,7 +394,7 @@ def _reduce_window(
     if wide == 1 and padded == 1 and not is_tuple(proto.shape):
         for d, extent in zip(window, result.dimensions, strict=False):
             pad = d.padding_low
-            if pad == d.padding_high == extent - 1 and d.size == 2 * pad + 1:
+            if pad and pad == d.padding_high == extent - 1 and d.size == 2 * pad + 1:
                 count = elements(result) // extent + extent - 1
     totals.flops = analysis.called(proto)[0] * count
 
@@ -430,8 +514,9 @@ def _custom_call(
     elif target.startswith("__cudnn$conv"):
         totals.flops = convolution_flops(proto, operands[0].shape, operands[1].shape, result)
     else:
-        totals.bytes = 0.0
-        totals.output, totals.operands = {}, [{} for _ in operands]
+        # In sums it counts as it is; by itself it is 0.
+        totals.flops = totals.bytes = _UNKNOWN
+        totals.output, totals.operands = {(): _UNKNOWN}, [{(): _UNKNOWN} for _ in operands]
         return
     totals.bytes = sum(size_bytes(o.shape) for o in operands) + size_bytes(result)
     totals.output = {(): size_bytes(result)}
@@ -473,14 +558,35 @@ def _outfeed(
 def _callees(
     analysis: GpuAnalysis, proto: Proto, operands: list[Proto], totals: InstructionTotals
 ) -> None:
-    costs = [analysis.called(proto, i) for i in range(len(proto.called_computation_ids))]
-    merge = max if proto.opcode == "conditional" else sum
-    totals.flops = merge((flops for flops, _ in costs))
-    totals.bytes = merge((size for _, size in costs))
-    totals.output, totals.operands = {}, [{} for _ in operands]
+    del operands
+    costs = [analysis.called_totals(proto, i) for i in range(len(proto.called_computation_ids))]
+    merge = max if proto.opcode == "conditional" else _sum
+    totals.flops = merge([one.flops for one in costs])
+    totals.bytes = merge([one.bytes for one in costs])
+    totals.transcendentals = merge([one.transcendentals for one in costs])
+    totals.output = _merged([one.output for one in costs], merge)
+    count = max((len(one.operands) for one in costs), default=0)
+    totals.operands = [
+        _merged([one.operands[i] for one in costs if i < len(one.operands)], merge)
+        for i in range(count)
+    ]
 
 
-_RULES: Final[Mapping[str, Rule]] = {
+def _sum(values: Sequence[float]) -> float:
+    total = np.float32(0)
+    for one in values:
+        total += np.float32(one)
+    return float(total)
+
+
+def _merged(
+    parts: Sequence[Mapping[Index, float]], merge: Callable[[Sequence[float]], float]
+) -> dict[Index, float]:
+    places = dict.fromkeys(at for part in parts for at in part)
+    return {at: merge([part[at] for part in parts if at in part]) for at in places}
+
+
+RULES: Final[Mapping[str, Rule]] = {
     "all-gather": _all_gather,
     "all-gather-start": _all_gather,
     "all-reduce": _all_reduce,

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from podscope_analyzers.errors import ProgramError
 from podscope_analyzers.hlo.buffers import Buffer, BufferAssignment
 from podscope_protos.v1 import hlo_pb2
 
 _Event = hlo_pb2.HeapSimulatorTrace.Event
+_ALLOC: Final = _Event.ALLOC
+_FREE: Final = _Event.FREE
+_SHARE_WITH: Final = _Event.SHARE_WITH
 # A trace that shares through so many buffers is no compiler's, and would take quadratic time.
 _MAX_CHAIN: Final = 10_000
 
@@ -57,11 +60,12 @@ def walk_heap(assignment: BufferAssignment, color: int) -> HeapWalk:
 
 def _walk(buffers: Mapping[int, Buffer], events: Sequence[_Event]) -> HeapWalk:
     replay = _Replay(buffers, len(events) - 1)
-    heap, unpadded = [], []
+    heap, unpadded, instructions = [], [], []
     allocations = set()
     for position, event in enumerate(events):
         heap.append(replay.heap)
         unpadded.append(replay.unpadded)
+        instructions.append(event.instruction_name)
         buffer = buffers.get(event.buffer_id)
         if buffer is not None:
             allocations.add(buffer.allocation)
@@ -76,70 +80,76 @@ def _walk(buffers: Mapping[int, Buffer], events: Sequence[_Event]) -> HeapWalk:
     return HeapWalk(
         heap_bytes=[*heap, replay.heap],
         unpadded_bytes=[*unpadded, replay.unpadded],
-        instructions=[*(event.instruction_name for event in events), ""],
+        instructions=[*instructions, ""],
         peak_bytes=peak_bytes,
         peak_unpadded_bytes=peak_unpadded_bytes,
         peak_position=peak_position,
-        peak_buffers=_live_after(buffers, events, peak_position) if peak_bytes else [],
+        peak_buffers=replay.live_after(peak_position) if peak_bytes else [],
         spans={one: (begin, end) for one, (begin, end) in replay.spans.items()},
     )
 
 
-def _live_after(
-    buffers: Mapping[int, Buffer], events: Sequence[_Event], position: int
-) -> list[int]:
-    """What is live after an event.
+class _Change(NamedTuple):
+    """A buffer's memory begins to be in use, under a name, or is in use no more."""
 
-    A second replay: to copy the live buffers at every new peak is quadratic in a heap that grows
-    in many small steps.
-    """
-    replay = _Replay(buffers, len(events) - 1)
-    for at in range(position + 1):
-        buffer = buffers.get(events[at].buffer_id)
-        if buffer is not None:
-            replay.apply(events[at], buffer, at)
-    return replay.live()
+    position: int
+    buffer_id: int
+    shown_as: int | None
 
 
 class _Replay:
     def __init__(self, buffers: Mapping[int, Buffer], last: int) -> None:
         self._buffers = buffers
         self._last = last
-        # Live buffers in the order of allocation; one that is shared again stands there twice,
-        # and freeing removes it everywhere.
-        self._live: dict[int, list[int]] = {}
-        self._next_place = 0
+        self._changes: list[_Change] = []
         self._references: dict[int, int] = {}
         self._canonical: dict[int, int] = {}
-        self._shown_as: dict[int, int] = {}
         self.heap = 0
         self.unpadded = 0
         self.peak = (0, 0, 0)
         self.spans: dict[int, list[int]] = {}
 
     def apply(self, event: _Event, buffer: Buffer, position: int) -> None:
+        kind = event.kind
+        if kind == _SHARE_WITH:
+            self._share(buffer, event.share_with_canonical_id, position)
+            return
         root = self._root(buffer.id)
-        match event.kind:
-            case _Event.ALLOC:
-                self._references[root] = self._references.get(root, 0) + 1
-                self.spans[buffer.id] = [position, self._last]
-                self._grow(buffer, position)
-            case _Event.FREE:
-                left = self._references[root] = self._references.get(root, 0) - 1
-                if left < 0:
-                    msg = f"Buffer {buffer.id} is freed multiple times"
-                    raise ProgramError(msg)
-                if left == 0:
-                    self._shrink(self._buffers[root], position)
-                if buffer.id in self.spans and buffer.id in self._canonical:
-                    self.spans[buffer.id][1] = position
-            case _Event.SHARE_WITH:
-                self._share(buffer, event.share_with_canonical_id, position)
+        if kind == _ALLOC:
+            self._references[root] = self._references.get(root, 0) + 1
+            self.spans[buffer.id] = [position, self._last]
+            self._grow(buffer, buffer.id, position)
+        elif kind == _FREE:
+            left = self._references[root] = self._references.get(root, 0) - 1
+            if left < 0:
+                msg = f"Buffer {buffer.id} is freed multiple times"
+                raise ProgramError(msg)
+            if left == 0:
+                self._shrink(self._buffers[root], position)
+            if buffer.id in self.spans and buffer.id in self._canonical:
+                self.spans[buffer.id][1] = position
 
-    def live(self) -> list[int]:
-        """Live buffers in order, shared memory under the name of its latest user."""
-        placed = sorted((place, one) for one, places in self._live.items() for place in places)
-        return [self._shown_as.get(one, one) for _, one in placed]
+    def live_after(self, position: int) -> list[int]:
+        """What is live after an event, shared memory under the name of its latest user.
+
+        From the changes, once: to copy the live buffers at every new peak is quadratic in a heap
+        that grows in many small steps.
+        """
+        # In the order of allocation; what is allocated again stands there twice, and freeing
+        # removes it everywhere.
+        live: dict[int, list[int]] = {}
+        shown_as: dict[int, int] = {}
+        for place, change in enumerate(self._changes):
+            if change.position > position:
+                break
+            if change.shown_as is None:
+                live.pop(change.buffer_id, None)
+            else:
+                live.setdefault(change.buffer_id, []).append(place)
+                if change.shown_as != change.buffer_id:
+                    shown_as[change.buffer_id] = change.shown_as
+        placed = sorted((place, one) for one, places in live.items() for place in places)
+        return [shown_as.get(one, one) for _, one in placed]
 
     def _share(self, buffer: Buffer, canonical: int, position: int) -> None:
         if canonical not in self._buffers:
@@ -150,9 +160,8 @@ class _Replay:
         count = self._references[root] = self._references.get(root, 0) + 1
         if count == 1:
             # The memory had been freed: the sharer gets it back, under its own name.
-            self._shown_as[root] = buffer.id
             self.spans[buffer.id] = [position, self._last]
-            self._grow(self._buffers[root], position)
+            self._grow(self._buffers[root], buffer.id, position)
 
     def _root(self, buffer_id: int, *, never: int | None = None) -> int:
         root = buffer_id
@@ -166,16 +175,15 @@ class _Replay:
         msg = f"Buffer {buffer_id} shares through more than {_MAX_CHAIN} others"
         raise ProgramError(msg)
 
-    def _grow(self, buffer: Buffer, position: int) -> None:
-        self._live.setdefault(buffer.id, []).append(self._next_place)
-        self._next_place += 1
+    def _grow(self, buffer: Buffer, shown_as: int, position: int) -> None:
+        self._changes.append(_Change(position, buffer.id, shown_as))
         self.heap += buffer.size_bytes
         self.unpadded += buffer.unpadded_bytes
         if self.heap > self.peak[0]:
             self.peak = (self.heap, self.unpadded, position)
 
     def _shrink(self, buffer: Buffer, position: int) -> None:
-        self._live.pop(buffer.id, None)
+        self._changes.append(_Change(position, buffer.id, None))
         self.heap -= buffer.size_bytes
         self.unpadded -= buffer.unpadded_bytes
         if self.heap < 0:

@@ -52,6 +52,10 @@ class Surroundings(Protocol):
     """The program that an instruction is in; see ``programs.Program``."""
 
     @property
+    def module(self) -> hlo_pb2.HloModuleProto:
+        """Its module."""
+
+    @property
     def computations(self) -> Mapping[int, hlo_pb2.HloComputationProto]:
         """Computations by id."""
 
@@ -106,17 +110,18 @@ class Instruction:
 
     @property
     def source(self) -> Source:
-        """File, line and stack; a stack alone gives no file."""
+        """File, line and stack; without a file of its own, that of the innermost frame."""
         metadata = self.proto.metadata
-        stack = "".join(
-            f"{file}:{line}:{column}\n"
-            for file, line, column in self.program.stack(metadata.stack_frame_id)
-        )
-        if not metadata.source_file:
-            return Source("", -1, stack)
-        return Source(metadata.source_file, metadata.source_line, stack)
+        frames = list(self.program.stack(metadata.stack_frame_id))
+        stack = "".join(f"{file}:{line}:{column}\n" for file, line, column in frames)
+        if metadata.source_file:
+            return Source(metadata.source_file, metadata.source_line, stack)
+        if frames:
+            file, line, _ = frames[0]
+            return Source(file, line, stack)
+        return Source("", -1, stack)
 
-    @property
+    @cached_property
     def expression(self) -> str:
         """The instruction as text, at most 1,000,000 bytes of it."""
         text = Printer(self.program).instruction(self.proto)
@@ -124,8 +129,16 @@ class Instruction:
             return text
         return text.encode()[:MAX_EXPRESSION_BYTES].decode(errors="ignore")
 
-    def fused(self) -> Iterator["Instruction"]:
+    def fused(self) -> tuple["Instruction", ...]:
         """Instructions that a fusion holds, without parameters and tuples."""
+        return self._fused
+
+    @cached_property
+    def _fused(self) -> tuple["Instruction", ...]:
+        # Kept, since every core that runs the fusion asks for the texts of all of them.
+        return tuple(self._inside())
+
+    def _inside(self) -> Iterator["Instruction"]:
         if self.proto.opcode != "fusion":
             return
         for computation_id in self.proto.called_computation_ids:

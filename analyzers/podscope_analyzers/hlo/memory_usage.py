@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from podscope_analyzers.hlo.buffers import Allocation, Buffer, BufferAssignment
 from podscope_analyzers.hlo.heap_walk import HeapWalk, walk_heap
@@ -31,18 +31,19 @@ class PeakBuffer:
     category: str
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """A rectangle of the allocations' picture: addresses by events.
 
     Attributes:
         buffer: None for the allocation as a whole.
+        allocation: Index of the allocation.
         offset_bytes: Allocations are stacked on each other.
         begin: First event.
         end: Last event.
     """
 
     buffer: Buffer | None
+    allocation: int
     category: str
     offset_bytes: int
     size_bytes: int
@@ -114,16 +115,21 @@ class MemoryUsage:
         return self.walk.peak_unpadded_bytes + self.indefinite_bytes
 
     @cached_property
-    def peak_buffers(self) -> Sequence[PeakBuffer]:
-        """What is in use at the peak: first what always is, then in order of allocation."""
+    def live_at_peak(self) -> Sequence[tuple[Buffer, str]]:
+        """Every buffer in use at the peak with its category: first what always is."""
         always = [buffer for _, buffer in self._picked] if self.color == HBM else []
         live = [self.assignment.buffers[one] for one in self.walk.peak_buffers]
+        allocations = self.assignment.allocations
+        return [(one, allocations[one.allocation].category) for one in [*always, *live]]
+
+    @cached_property
+    def peak_buffers(self) -> Sequence[PeakBuffer]:
+        """What is in use at the peak: first what always is, then in order of allocation."""
         found, small = [], 0
-        for buffer in [*always, *live]:
+        for buffer, category in self.live_at_peak:
             if buffer.size_bytes < self.small_buffer_bytes:
                 small += buffer.size_bytes
             else:
-                category = self.assignment.allocations[buffer.allocation].category
                 found.append(PeakBuffer(buffer, buffer.size_bytes, buffer.unpadded_bytes, category))
         if small:
             found.append(PeakBuffer(None, small, 0, ""))
@@ -140,8 +146,8 @@ class MemoryUsage:
         return sum(one.proto.size for one in self.allocations if not one.proto.is_thread_local)
 
     def indefinite_total_bytes(self) -> int:
-        """All indefinite allocations."""
-        return sum(one.proto.size for one in self.indefinite)
+        """All indefinite allocations that threads share."""
+        return sum(one.proto.size for one in self.indefinite if not one.proto.is_thread_local)
 
     def parameter_bytes(self) -> int:
         """Allocations of the entry computation's parameters."""
@@ -169,7 +175,8 @@ class MemoryUsage:
                     most = ScopedVmem(size, instruction.name)
         return most
 
-    def blocks(self) -> Iterator[Block]:
+    @cached_property
+    def blocks(self) -> Sequence[Block]:
         """Every allocation that the heap trace laid out, and what lies in it when."""
         traced = [
             one for one in self.allocations if not one.is_indefinite and one.trace is not None
@@ -180,16 +187,20 @@ class MemoryUsage:
             (len(traces[one.trace].events) for one in traced if one.trace is not None), default=0
         )
         if not total or not end:
-            return
+            return []
+        found = []
         base = 0
         for one in traced:
-            yield Block(None, one.category, base, one.proto.size, 0, end)
+            index, category = one.proto.index, one.category
+            found.append(Block(None, index, category, base, one.proto.size, 0, end))
             for buffer, _ in one.assigned:
                 span = self.walk.spans.get(buffer.id)
                 if span is not None:
                     offset = base + buffer.offset_bytes
-                    yield Block(buffer, one.category, offset, buffer.size_bytes, *span)
+                    size = buffer.size_bytes
+                    found.append(Block(buffer, index, category, offset, size, *span))
             base += one.proto.size
+        return found
 
 
 def _scoped_sizes(config: bytes) -> Iterator[int]:

@@ -76,6 +76,26 @@ class Program:
             known = self._found[name] = Instruction(self, self._by_name[name])
         return known
 
+    def instructions(self) -> Iterator[Instruction]:
+        """The instructions of all computations, in the program's order."""
+        for computation in self.module.computations:
+            for proto in computation.instructions:
+                yield Instruction(self, proto)
+
+    @cached_property
+    def _callers(self) -> dict[int, tuple[str, int, str]]:
+        return {}
+
+    def caller(self, frame_id: int) -> tuple[str, int, str]:
+        """File and line of a stack frame, and its stack as ``file:line:column`` lines."""
+        known = self._callers.get(frame_id)
+        if known is None:
+            frames = list(self.stack(frame_id))
+            text = "\n".join(f"{file}:{line}:{column}" for file, line, column in frames)
+            file, line = frames[0][:2] if frames else ("", 0)
+            known = self._callers[frame_id] = (file, line, text)
+        return known
+
     def stack(self, frame_id: int) -> Iterator[tuple[str, int, int]]:
         """File, line and column of a stack frame and of its callers."""
         index = self.module.stack_frame_index
@@ -90,6 +110,27 @@ class Program:
             file_id = place.file_name_id
             file = index.file_names[file_id - 1] if 1 <= file_id <= len(index.file_names) else ""
             yield file, place.line, place.column
+
+    def described_stack(self, frame_id: int) -> Iterator[str]:
+        """``file:function:line:column`` of a stack frame and of its callers."""
+        index = self.module.stack_frame_index
+        for _ in range(_MAX_STACK_DEPTH):
+            if not 1 <= frame_id <= len(index.stack_frames):
+                return
+            frame = index.stack_frames[frame_id - 1]
+            frame_id = frame.parent_frame_id
+            if not 1 <= frame.file_location_id <= len(index.file_locations):
+                return
+            place = index.file_locations[frame.file_location_id - 1]
+            file, function = (
+                names[number - 1] if 1 <= number <= len(names) else ""
+                for names, number in (
+                    (index.file_names, place.file_name_id),
+                    (index.function_names, place.function_name_id),
+                )
+            )
+            column = f":{place.column}" if place.column else ""
+            yield f"{file}:{function}:{place.line}{column}"
 
     @cached_property
     def is_training(self) -> bool:

@@ -1,5 +1,16 @@
-"""HLO as XLA prints it: one instruction, or parts of it."""
+"""HLO as XLA prints it: one instruction, or a whole module."""
 
-from podscope_analyzers.hlo.text.printer import EXPRESSION, Printer, Style
+from podscope_analyzers.hlo.text.module_text import module_lines, module_text
+from podscope_analyzers.hlo.text.printer import EXPRESSION, LONG, SHORT, Printer, Style
+from podscope_analyzers.hlo.text.stack_frames import StackFrames
 
-__all__ = ["EXPRESSION", "Printer", "Style"]
+__all__ = [
+    "EXPRESSION",
+    "LONG",
+    "SHORT",
+    "Printer",
+    "StackFrames",
+    "Style",
+    "module_lines",
+    "module_text",
+]

@@ -34,10 +34,18 @@ def own_attributes(proto: Proto, operand_types: Iterable[int], *, configs: bool)
         yield from _OWN[proto.opcode](proto)
 
 
-def common_attributes(proto: Proto, predecessors: Iterable[str]) -> Attributes:
-    """The attributes that any instruction may have, in order."""
+def common_attributes(
+    proto: Proto, predecessors: Iterable[str], *, metadata: bool = False
+) -> Attributes:
+    """The attributes that any instruction may have, in order.
+
+    Args:
+        proto: The instruction.
+        predecessors: Names of what must run before.
+        metadata: Whether what the framework noted on shardings is shown.
+    """
     if proto.HasField("sharding"):
-        yield f"sharding={sharding_text(proto.sharding)}"
+        yield f"sharding={sharding_text(proto.sharding, metadata=metadata)}"
     if proto.frontend_attributes.map:
         yield f"frontend_attributes={frontend_attributes_text(proto.frontend_attributes)}"
     names = list(predecessors)

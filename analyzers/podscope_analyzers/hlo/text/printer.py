@@ -7,7 +7,9 @@ from typing import Final, Protocol
 from podscope_analyzers.hlo.text.attributes import common_attributes, origin_text, own_attributes
 from podscope_analyzers.hlo.text.escapes import bare_or_quoted
 from podscope_analyzers.hlo.text.literal_text import literal_text
+from podscope_analyzers.hlo.text.metadata_text import metadata_text
 from podscope_analyzers.hlo.text.shape_text import joined, shape_text
+from podscope_analyzers.hlo.text.stack_frames import StackFrames
 from podscope_protos.v1 import hlo_pb2
 
 Proto = hlo_pb2.HloInstructionProto
@@ -36,6 +38,9 @@ class Style:
         backend_config: What the compiler's backend noted.
         configs: Configurations of infeeds and outfeeds.
         large_constants: Constants of any size.
+        metadata: What the framework noted, with the tables of source locations of a module.
+        signatures: Parameters and result of every computation.
+        references: Names of the computations that an instruction calls.
     """
 
     percent: bool = False
@@ -45,10 +50,25 @@ class Style:
     backend_config: bool = False
     configs: bool = False
     large_constants: bool = False
+    metadata: bool = False
+    signatures: bool = False
+    references: bool = True
 
 
 EXPRESSION: Final = Style(percent=True, operand_shapes=True, marks=True, control_predecessors=True)
 """How profiles show a single instruction."""
+SHORT: Final = Style(backend_config=True, configs=True)
+"""How a module is shown in brief; XLA can read it back, but for large constants."""
+LONG: Final = Style(
+    percent=True,
+    marks=True,
+    control_predecessors=True,
+    backend_config=True,
+    configs=True,
+    large_constants=True,
+    signatures=True,
+)
+"""How a module is shown in full."""
 
 
 class Surroundings(Protocol):
@@ -64,21 +84,51 @@ class Surroundings(Protocol):
 
 
 class Printer:
-    """Texts of a program's instructions in one style."""
+    """Texts of a program's instructions in one style.
 
-    def __init__(self, program: Surroundings, style: Style = EXPRESSION) -> None:
+    Args:
+        program: The program they are in.
+        style: What is shown.
+        frames: The tables that numbers of stack frames refer to; needed for metadata.
+    """
+
+    def __init__(
+        self,
+        program: Surroundings,
+        style: Style = EXPRESSION,
+        frames: StackFrames | None = None,
+    ) -> None:
         self._program = program
         self._style = style
+        self._frames = frames
+        self._shapes: dict[bytes, str] = {}
 
     def instruction(self, proto: Proto) -> str:
         """``name = shape opcode(operands), attributes``; on one line."""
         parts = [f"{self._opcode(proto)}({self._operands(proto)})", *self._attributes(proto)]
         if proto.original_value.elements:
             parts.append(f"origin={{{origin_text(proto.original_value)}}}")
+        if self._style.metadata and self._frames is not None and proto.HasField("metadata"):
+            frame = self._frames.number(proto.metadata.stack_frame_id)
+            noted = metadata_text(proto.metadata, frame)
+            if noted:
+                parts.append(f"metadata={noted}")
         if self._style.backend_config and proto.backend_config:
             config = proto.backend_config.replace(_DROPPED_MEMBER, b"")
             parts.append(f"backend_config={bare_or_quoted(config)}")
-        return f"{self._name(proto.name)} = {shape_text(proto.shape)} {', '.join(parts)}"
+        return f"{self._name(proto.name)} = {self._shape(proto)} {', '.join(parts)}"
+
+    def _shape(self, proto: Proto) -> str:
+        # A program has few shapes and many instructions: spelling one out is the dear part.
+        key = proto.shape.SerializeToString()
+        text = self._shapes.get(key)
+        if text is None:
+            text = self._shapes[key] = shape_text(proto.shape)
+        return text
+
+    def attributes(self, proto: Proto) -> list[str]:
+        """What stands after the operands, without notes of framework and compiler."""
+        return list(self._attributes(proto))
 
     def trivial_async(self, proto: Proto) -> Proto | None:
         """The one instruction that an asynchronous one stands for; None if it runs several."""
@@ -132,7 +182,7 @@ class Printer:
 
     def _operand(self, proto: Proto) -> str:
         name = self._name(proto.name)
-        return f"{shape_text(proto.shape)} {name}" if self._style.operand_shapes else name
+        return f"{self._shape(proto)} {name}" if self._style.operand_shapes else name
 
     def _attributes(self, proto: Proto) -> Iterator[str]:
         if proto.opcode == "async-start":
@@ -141,7 +191,7 @@ class Printer:
             wrapped = self.trivial_async(proto)
             if wrapped is not None:
                 yield from self._attributes(wrapped)
-            elif proto.called_computation_ids:
+            elif proto.called_computation_ids and self._style.references:
                 yield f"calls={self._computations(proto)}"
         elif proto.opcode not in _ASYNC:
             by_id = self._program.by_id
@@ -151,14 +201,15 @@ class Printer:
                 if operand in by_id
             )
             yield from own_attributes(proto, types, configs=self._style.configs)
-            if proto.called_computation_ids:
+            if proto.called_computation_ids and self._style.references:
                 yield from self._references(proto)
         before = (
             self._program.by_id.get(one)
             for one in proto.control_predecessor_ids
             if self._style.control_predecessors
         )
-        yield from common_attributes(proto, (self._name(one.name) for one in before if one))
+        names = (self._name(one.name) for one in before if one)
+        yield from common_attributes(proto, names, metadata=self._style.metadata)
 
     def _computations(self, proto: Proto) -> str:
         return ", ".join(self._computation(one) for one in proto.called_computation_ids)

@@ -1,8 +1,9 @@
 """Devices of collective operations and of sharded values, as text."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from podscope_analyzers.hlo.text.metadata_text import metadata_fields
 from podscope_analyzers.hlo.text.shape_text import braced, joined
 from podscope_protos.v1 import hlo_pb2
 
@@ -13,16 +14,40 @@ _WHOLE: Final = {
     _KIND.UNKNOWN: "unknown",
     _KIND.UNREDUCED: "unreduced",
 }
+# XLA notes on every unreduced value how it is to be reduced.
+_UNREDUCED: Final = '{op_type="sdy::reduction_op" op_name="SUM"}'
+_REDUCTION: Final = hlo_pb2.NamedShardingProto.ReductionOpProto
 
 
 def _numbers(values: Iterable[int]) -> str:
     return ",".join(map(str, values))
 
 
-def _iota(sizes: Iterable[int], permutation: Iterable[int]) -> str:
-    order = list(permutation)
-    transposed = f"T({_numbers(order)})" if len(order) > 1 else ""
-    return f"[{_numbers(sizes)}]{transposed}"
+def _iota(sizes: Sequence[int], permutation: Sequence[int]) -> str:
+    """An iota, its neighbouring dimensions made one wherever that changes nothing."""
+    wide = [axis for axis in permutation if 0 <= axis < len(sizes) and sizes[axis] != 1]
+    if sorted(permutation) != list(range(len(sizes))) or not wide:
+        return f"[{_numbers(sizes)}]{_transposed(permutation)}"
+    kept = sorted(wide)
+    before = {axis: kept[at - 1] if at else None for at, axis in enumerate(kept)}
+    runs: list[list[int]] = []
+    for axis in wide:
+        if runs and runs[-1][-1] == before[axis]:
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    stored = sorted(runs)
+    merged = []
+    for run in stored:
+        size = 1
+        for axis in run:
+            size *= sizes[axis]
+        merged.append(size)
+    return f"[{_numbers(merged)}]{_transposed([stored.index(run) for run in runs])}"
+
+
+def _transposed(permutation: Sequence[int]) -> str:
+    return f"T({_numbers(permutation)})" if len(permutation) > 1 else ""
 
 
 def mesh_text(mesh: hlo_pb2.MeshProto) -> str:
@@ -63,16 +88,70 @@ def replica_groups_text(proto: hlo_pb2.HloInstructionProto) -> str:
     return "{" + ",".join(braced(group.replica_ids) for group in listed) + "}"
 
 
-def sharding_text(sharding: hlo_pb2.OpSharding) -> str:
-    """How a value is spread over devices, in braces."""
+def sharding_text(sharding: hlo_pb2.OpSharding, *, metadata: bool = False) -> str:
+    """How a value is spread over devices, in braces.
+
+    Args:
+        sharding: As serialised.
+        metadata: Whether what the framework noted on it is shown.
+    """
+    if sharding.HasField("named_sharding"):
+        return "{" + ", ".join(_named_parts(sharding.named_sharding, metadata)) + "}"
     if sharding.type == _KIND.TUPLE:
-        return "{" + joined(map(sharding_text, sharding.tuple_shardings)) + "}"
-    return "{" + "".join(_parts(sharding)) + "}"
+        inner = (sharding_text(one, metadata=metadata) for one in sharding.tuple_shardings)
+        return "{" + joined(inner) + "}"
+    noted = [f"{{{metadata_fields(one)}}}" for one in sharding.metadata] if metadata else []
+    if metadata and not noted and _KIND.UNREDUCED in (sharding.type, *sharding.last_tile_dims):
+        noted = [_UNREDUCED]
+    text = "".join(_parts(sharding))
+    if noted:
+        text += f" metadata={noted[0] if len(noted) == 1 else '{' + ', '.join(noted) + '}'}"
+    return "{" + text + "}"
+
+
+def _named_parts(sharding: hlo_pb2.NamedShardingProto, metadata: bool) -> Iterator[str]:
+    mesh = sharding.mesh
+    if not mesh.axes and len(mesh.device_ids) == 1:
+        yield f"single_device[device_id={mesh.device_ids[0]}]"
+    else:
+        special = (
+            ("replicated=", sharding.replicated_axes),
+            (f"unreduced={_reduction(sharding)}", sharding.unreduced_axes),
+            ("manual=", sharding.manual_axes),
+        )
+        yield mesh_text(mesh)
+        if sharding.dim_shardings or any(axes for _, axes in special):
+            yield "[" + ", ".join(_dimension(mesh, one) for one in sharding.dim_shardings) + "]"
+        else:
+            yield "replicated"
+        for name, axes in special:
+            if axes:
+                yield f"{name}{{{', '.join(_axis(mesh, axis) for axis in axes)}}}"
+    if metadata and sharding.metadata:
+        noted = (f"{{{metadata_fields(one)}}}" for one in sharding.metadata)
+        yield f"metadata={{{', '.join(noted)}}}"
+
+
+def _dimension(
+    mesh: hlo_pb2.MeshProto, dimension: hlo_pb2.NamedShardingProto.DimensionSharding
+) -> str:
+    axes = [_axis(mesh, axis) for axis in dimension.axes]
+    if not dimension.is_closed:
+        axes.append("?")
+    return "{" + ", ".join(axes) + "}"
+
+
+def _reduction(sharding: hlo_pb2.NamedShardingProto) -> str:
+    """How unreduced values are combined, if it is no sum."""
+    operation = sharding.reduction_op
+    return _REDUCTION.Name(operation).lower() if operation != _REDUCTION.SUM else ""
 
 
 def _parts(sharding: hlo_pb2.OpSharding) -> Iterator[str]:
     if sharding.type in _WHOLE:
         yield _WHOLE[sharding.type]
+    elif list(sharding.tile_assignment_devices) == [0] and sharding.type == _KIND.OTHER:
+        yield "replicated"
     elif sharding.type == _KIND.MAXIMAL:
         yield f"maximal device={_numbers(sharding.tile_assignment_devices)}"
     else:

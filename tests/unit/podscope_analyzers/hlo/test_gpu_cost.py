@@ -62,6 +62,7 @@ def with_main(*shapes: Shape) -> tuple[Module, list[int]]:
     return module, [module.add("parameter", shape) for shape in shapes]
 
 
+@pytest.mark.case("W19")
 @pytest.mark.parametrize(
     ("opcode", "flops"), [("add", 3072), ("exponential", 88064), ("tanh", 190 * 1024)]
 )
@@ -107,6 +108,7 @@ def reducer(module: Module) -> int:
     return computation.id
 
 
+@pytest.mark.case("W19")
 def test_a_window_of_six_adds_five_times_per_result() -> None:
     module, (a, zero) = with_main(("F32", (32, 64)), ("F32", ()))
     of_sum = reducer(module)
@@ -127,6 +129,7 @@ def test_a_reduction_reads_its_start_value_once_per_result() -> None:
     assert cost.bytes_accessed == 512 + 32 + 32
 
 
+@pytest.mark.case("W19")
 def test_sorting_takes_its_logarithm() -> None:
     module, (a,) = with_main(("F32", (2048,)))
     assert module.cost(module.add("sort", ("F32", (2048,)), a)).model_flops == 22528
@@ -191,6 +194,51 @@ def test_matrix_products_of_the_library_are_read_from_their_configuration() -> N
     assert module.cost(number).model_flops == 8192
 
 
+@pytest.mark.case("2.O31", "2.O32", "2.O33")
+@pytest.mark.parametrize(
+    ("rows", "inner", "columns", "element_type", "result", "scalars", "counted"),
+    [
+        (65536, 32800, 32, "F16", "F16", 0, 1.0),
+        (65536, 32800, 32, "S8", "S32", 0, 0.5),
+        (2048, 5120, 5120, "F8E4M3FN", "BF16", 2, 0.5),
+    ],
+)
+def test_narrow_library_products_count_for_less(
+    rows: int,
+    inner: int,
+    columns: int,
+    element_type: str,
+    result: str,
+    scalars: int,
+    counted: float,
+) -> None:
+    scales: list[Shape] = [("F32", ())] * scalars
+    module, operands = with_main(
+        (element_type, (rows, inner)), (element_type, (inner, columns)), *scales
+    )
+    numbers = {"lhs_contracting_dimensions": ["1"], "rhs_contracting_dimensions": ["0"]}
+    number = module.add(
+        "custom-call",
+        (result, (rows, columns)),
+        *operands,
+        custom_call_target="__cublas$lt$matmul",
+        backend_config=json.dumps(
+            {"gemm_backend_config": {"dot_dimension_numbers": numbers}}
+        ).encode(),
+    )
+    cost = module.cost(number)
+    assert cost.model_flops == pytest.approx(2 * rows * inner * columns, rel=1e-6)
+    assert cost.flops == pytest.approx(counted * cost.model_flops, rel=1e-6)
+
+
+@pytest.mark.case("2.O34")
+@pytest.mark.parametrize("target", ["mine", "__cublas$lt$matmul"])
+def test_a_custom_call_without_operands_is_unknown(target: str) -> None:
+    module, _ = with_main()
+    number = module.add("custom-call", KIB, custom_call_target=target)
+    assert module.cost(number).flops == 0
+
+
 def test_an_unreadable_configuration_makes_the_whole_program_unknown() -> None:
     module, (a, b) = with_main(KIB, KIB)
     add = module.add("add", KIB, a, b)
@@ -246,3 +294,144 @@ def test_collectives_move_parts_of_every_device() -> None:
     module.last().iota_collective_device_list.num_devices_per_group = 4
     # Four parts of 256 bytes: seven read, four written.
     assert module.cost(number).bytes_accessed == 256 * 7 + 256 * 4
+
+
+def with_callee(opcode: str, *, bodies: int = 1) -> tuple[Module, int]:
+    """A caller of computations that add up 8 numbers, the second one also takes their tangent."""
+    module, (a,) = with_main(("F32", (8,)))
+    ids = []
+    for number in range(bodies):
+        main = module.proto.computations[0]
+        computation = module.computation(f"body{number}")
+        inner = module.add("parameter", ("F32", (8,)))
+        for _ in range(number + 1):
+            inner = module.add("add", ("F32", (8,)), inner, inner)
+        module.resume(main)
+        ids.append(computation.id)
+    module.proto.entry_computation_id = 1
+    return module, module.add(opcode, ("F32", (8,)), a, called_computation_ids=ids)
+
+
+def test_a_call_costs_what_it_calls_operand_by_operand() -> None:
+    module, number = with_callee("call")
+    # One sum of 8 elements: two operands of 32 bytes, of which the call has only the first.
+    assert module.cost(number) == InstructionCost(24, 24, 96, 32, 32)
+
+
+def test_a_loop_costs_one_iteration_of_both_parts() -> None:
+    module, number = with_callee("while", bodies=2)
+    assert module.cost(number).model_flops == 24 + 48
+
+
+def test_a_conditional_costs_its_dearest_branch() -> None:
+    module, number = with_callee("conditional", bodies=2)
+    cost = module.cost(number)
+    assert (cost.model_flops, cost.bytes_accessed) == (48, 192)
+
+
+def test_unknown_calls_count_one_less_in_sums() -> None:
+    module, (a,) = with_main(KIB)
+    main = module.proto.computations[0]
+    computation = module.computation("body")
+    inner = module.add("parameter", KIB)
+    module.add("custom-call", KIB, module.add("add", KIB, inner, inner), custom_call_target="x")
+    module.resume(main)
+    number = module.add("call", KIB, a, called_computation_ids=[computation.id])
+    module.proto.entry_computation_id = 1
+    cost = module.cost(number)
+    assert (cost.model_flops, cost.bytes_accessed) == (3 * 1024 - 1, 3 * 4096 - 1)
+
+
+def test_comparators_of_sorts_cost_nothing_by_themselves() -> None:
+    module, (a,) = with_main(("F32", (2048,)))
+    compare = reducer(module)
+    inside = module.proto.computations[1].instructions[-1].name
+    number = module.add("sort", ("F32", (2048,)), a, called_computation_ids=[compare])
+    module.proto.entry_computation_id = 1
+    assert module.cost(number).model_flops == 22528
+    assert module.cost(int(inside.removeprefix("i"))) == InstructionCost()
+
+
+def test_a_scatter_reads_only_what_it_updates() -> None:
+    module, (a, at, update) = with_main(KIB, ("S32", (4,)), ("F32", (4,)))
+    of_sum = reducer(module)
+    number = module.add("scatter", KIB, a, at, update, called_computation_ids=[of_sum])
+    cost = module.cost(number)
+    assert (cost.model_flops, cost.bytes_accessed) == (12, 3 * 16 + 16)
+    assert (cost.read_bytes, cost.written_bytes) == (16 + 16 + 16, 16)
+
+
+def test_running_sums_of_one_column_are_a_plain_window() -> None:
+    module, (a, zero) = with_main(("F32", (3, 1)), ("F32", ()))
+    of_sum = reducer(module)
+    number = module.add("reduce-window", ("F32", (3, 1)), a, zero, called_computation_ids=[of_sum])
+    for size, pad in ((3, 2), (1, 0)):
+        module.last().window.dimensions.add(
+            size=size, stride=1, padding_low=pad, window_dilation=1, base_dilation=1
+        )
+    assert module.cost(number).model_flops == 3 * 2 * 3
+
+
+@pytest.mark.parametrize(("is_result", "read"), [(True, 0), (False, 4032)])
+def test_an_update_in_place_reads_nothing_of_the_rest(is_result: bool, read: int) -> None:
+    module, (a, update, at) = with_main(KIB, ("F32", (16,)), ("S32", ()))
+    main = module.proto.computations[0]
+    computation = module.computation("fused")
+    inner = [module.add("parameter", shape) for shape in (KIB, ("F32", (16,)), ("S32", ()))]
+    for number, one in enumerate(computation.instructions):
+        one.parameter_number = number
+    updated = module.add("dynamic-update-slice", KIB, *inner)
+    if not is_result:
+        module.add("reverse", KIB, updated, dimensions=[0])
+    module.resume(main)
+    number = module.add(
+        "fusion", KIB, a, update, at, fusion_kind="kLoop", called_computation_ids=[computation.id]
+    )
+    assert module.cost(number).read_bytes == read + 64 + 4
+
+
+@pytest.mark.parametrize(
+    ("opcode", "operands", "result", "fields", "flops"),
+    [
+        ("fft", [("F32", (8, 64))], ("C64", (8, 33)), {"fft_length": [64]}, 8 * 6 * 512),
+        ("triangular-solve", [("F32", (16, 16)), ("F32", (16, 4))], ("F32", (16, 4)), {}, 2048),
+        ("cholesky", [("F32", (16, 16))], ("F32", (16, 16)), {}, 16 * 256 // 3),
+        ("concatenate", [KIB, KIB], ("F32", (2048,)), {"dimensions": [0]}, 6 * 2048),
+        ("power", [KIB, KIB], KIB, {}, 925 * 1024),
+        ("divide", [("S32", (8,)), ("S32", (8,))], ("S32", (8,)), {}, 306 * 8),
+        ("convert", [KIB], ("BF16", (1024,)), {}, 3 * 1024),
+        ("broadcast", [("F32", ())], KIB, {}, 0),
+        ("copy", [KIB], KIB, {}, 0),
+        ("iota", [], ("S32", (8,)), {}, 0),
+    ],
+)
+def test_flops_of_single_opcodes(
+    opcode: str, operands: list[Shape], result: Shape, fields: dict[str, Any], flops: int
+) -> None:
+    module, ids = with_main(*operands)
+    assert module.cost(module.add(opcode, result, *ids, **fields)).model_flops == flops
+
+
+def test_a_ragged_product_counts_rows_of_the_result_once() -> None:
+    module, ids = with_main(("F32", (12, 8)), ("F32", (3, 8, 5)), ("S32", (3,)))
+    numbers = hlo_pb2.RaggedDotDimensionNumbers(
+        dot_dimension_numbers=hlo_pb2.DotDimensionNumbers(lhs_contracting_dimensions=[1]),
+        rhs_group_dimensions=[0],
+    )
+    number = module.add("ragged-dot", ("F32", (12, 5)), *ids, ragged_dot_dimension_numbers=numbers)
+    # The first dimension of the result is left out, as XLA does it.
+    assert module.cost(number).model_flops == 2 * 5 * 8
+
+
+def test_select_and_scatter_selects_and_adds() -> None:
+    module, (a, source, zero) = with_main(("F32", (8, 8)), ("F32", (4, 4)), ("F32", ()))
+    select, scatter = reducer(module), reducer(module)
+    number = module.add(
+        "select-and-scatter",
+        ("F32", (8, 8)),
+        *(a, source, zero),
+        called_computation_ids=[select, scatter],
+    )
+    for _ in range(2):
+        module.last().window.dimensions.add(size=2, stride=2, window_dilation=1, base_dilation=1)
+    assert module.cost(number).model_flops == 3 * 16 * 3 + 3 * 16

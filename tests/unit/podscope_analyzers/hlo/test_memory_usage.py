@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from podscope_analyzers.errors import ProgramError
+from podscope_analyzers.hlo.buffers import unpadded_bytes
 from podscope_analyzers.hlo.memory_usage import MemoryUsage
 from podscope_analyzers.hlo.programs import Program
 from podscope_analyzers.hlo.text.shape_text import shape_text
@@ -83,6 +84,7 @@ def base(events: Sequence[Event]) -> Program:
         [(ALLOC, 1), (FREE, 1), (SHARE, 2, 1), (FREE, 2)],
     ],
 )
+@pytest.mark.case("2.M1", "2.M2")
 def test_shared_memory_counts_once(events: Sequence[Event]) -> None:
     usage = MemoryUsage(base(events), 0, 0)
     assert usage.peak_bytes == 3 * 512 * KIB
@@ -92,16 +94,19 @@ def test_shared_memory_counts_once(events: Sequence[Event]) -> None:
     assert len(usage.walk.heap_bytes) == len(events) + 1
 
 
+@pytest.mark.case("2.M9")
 def test_memory_that_is_used_again_has_two_lives_in_the_picture() -> None:
+    """As the released reference has it: the sharer has a block of its own."""
     usage = MemoryUsage(base([(ALLOC, 1), (FREE, 1), (SHARE, 2, 1), (FREE, 2)]), 0, 0)
     assert usage.walk.spans == {1: (0, 1), 2: (2, 3)}
     blocks = [
         (block.buffer.id if block.buffer else None, block.begin, block.end, block.size_bytes)
-        for block in usage.blocks()
+        for block in usage.blocks
     ]
     assert blocks == [(None, 0, 4, MIB), (1, 0, 1, 512 * KIB), (2, 2, 3, 512 * KIB)]
 
 
+@pytest.mark.case("2.M3")
 def test_a_chain_of_sharing_is_one_buffer() -> None:
     one = allocation(0, 3 * 512 * KIB, {1: 0, 2: 0, 3: 0})
     events = [(ALLOC, 1), (SHARE, 2, 1), (SHARE, 3, 2), (FREE, 1), (FREE, 2), (FREE, 3)]
@@ -110,6 +115,7 @@ def test_a_chain_of_sharing_is_one_buffer() -> None:
     assert len(usage.peak_buffers) == 1
 
 
+@pytest.mark.case("2.M4")
 def test_the_peak_names_who_uses_the_memory_then() -> None:
     one = allocation(0, MIB, {1: 0, 2: 0, 3: 0, 4: 256 * KIB}, color=1)
     sizes = {1: 256 * KIB, 2: 256 * KIB, 3: 256 * KIB, 4: 512 * KIB}
@@ -140,6 +146,7 @@ def scoped(*entries: tuple[object, object]) -> object:
         ({1: scoped((1, MIB))}, 0, (0, "")),
     ],
 )
+@pytest.mark.case("2.M5", "2.M6", "2.M7", "2.M8")
 def test_scoped_vector_memory_is_the_largest_reservation(
     configs: dict[int, object], color: int, expected: tuple[int, str]
 ) -> None:
@@ -179,6 +186,36 @@ def test_small_buffers_are_one_entry_together() -> None:
 def test_a_trace_that_contradicts_itself_is_refused(events: Sequence[Event], message: str) -> None:
     with pytest.raises(ProgramError, match=f"Failed to process heap simulator trace: .*{message}"):
         MemoryUsage(base(events), 0, 0)
+
+
+def test_an_output_of_threads_own_is_indefinite_but_in_no_sum() -> None:
+    one = allocation(0, MIB, {1: 0}, maybe_live_out=True, is_thread_local=True)
+    usage = MemoryUsage(program({1: 512 * KIB}, [one]), 0, 0)
+    assert [found.proto.index for found in usage.indefinite] == [0]
+    assert (usage.indefinite_total_bytes(), usage.total_bytes()) == (0, 0)
+    assert usage.non_reusable_bytes() == MIB
+
+
+@pytest.mark.parametrize(
+    ("element_type", "dimensions", "packed_bits", "expected"),
+    [
+        (hlo_pb2.F32, [2, 3], 0, 24),
+        (hlo_pb2.S4, [7], 0, 7),
+        (hlo_pb2.S4, [7], 4, 4),
+        (hlo_pb2.PRED, [9], 1, 2),
+        (hlo_pb2.OPAQUE_TYPE, [], 0, 8),
+        (hlo_pb2.TOKEN, [], 0, 0),
+    ],
+)
+def test_unpadded_sizes_keep_packed_elements_packed(
+    element_type: "hlo_pb2.PrimitiveType", dimensions: list[int], packed_bits: int, expected: int
+) -> None:
+    shape = hlo_pb2.ShapeProto(element_type=element_type, dimensions=dimensions)
+    shape.layout.tiles.add(dimensions=[8, 128])
+    shape.layout.element_size_in_bits = packed_bits
+    assert unpadded_bytes(shape) == expected
+    pair = hlo_pb2.ShapeProto(element_type=hlo_pb2.TUPLE, tuple_shapes=[shape, shape])
+    assert unpadded_bytes(pair) == 16
 
 
 def test_a_buffer_of_an_unknown_instruction_is_refused() -> None:

@@ -134,6 +134,19 @@ def test_a_large_constant_is_shown_where_it_is_wanted() -> None:
             "is_shard_group: true shard_group_id: 4 shard_group_type: LIKE }",
             "{{manual}, {replicated shard_like 4}}",
         ),
+        (
+            "type: OTHER tile_assignment_dimensions: [2, 4] iota_reshape_dims: [2, 1, 4] "
+            "iota_transpose_perm: [0, 1, 2]",
+            "{devices=[2,4]<=[8]}",
+        ),
+        (
+            "named_sharding { mesh { axes { name: 'a' size: 2 } axes { name: 'b' size: 4 } } "
+            "dim_shardings { axes { mesh_axis_index: 0 } is_closed: true } dim_shardings {} "
+            "unreduced_axes { mesh_axis_index: 1 sub_axis_info { pre_size: 2 size: 2 } } "
+            "reduction_op: MAX }",
+            "{mesh['a'=2,'b'=4], [{'a'}, {?}], unreduced=max{'b':(2)2}}",
+        ),
+        ("named_sharding { mesh { device_ids: 3 } }", "{single_device[device_id=3]}"),
     ],
 )
 def test_a_sharding_is_in_braces(given: str, expected: str) -> None:
