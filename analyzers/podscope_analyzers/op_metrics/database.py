@@ -356,7 +356,12 @@ def empty_columns(count: int) -> dict[str, NDArray[Any]]:
 
 def _combine(parts: Sequence[OpDatabase], add_cores: bool) -> OpDatabase:
     texts = TextTable()
-    recode = [texts.codes(part.texts) for part in parts]
+    # Hosts of one job mostly have the same texts.
+    known: dict[tuple[str, ...], Codes] = {}
+    for part in parts:
+        if part.texts not in known:
+            known[part.texts] = texts.codes(part.texts)
+    recode = [known[part.texts] for part in parts]
     top_counts = [part.top_count for part in parts]
 
     def top(name: str) -> NDArray[Any]:

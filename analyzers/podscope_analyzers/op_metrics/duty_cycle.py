@@ -56,8 +56,10 @@ class Activity:
         """Activity from spans, some of them active."""
         if not len(start_ps):
             return cls(start_ps, end_ps)
-        active = union(start_ps[is_active], end_ps[is_active])
-        return cls(*active, (int(start_ps.min()), int(end_ps.max())))
+        extent = (int(start_ps.min()), int(end_ps.max()))
+        if not is_active.all():
+            start_ps, end_ps = start_ps[is_active], end_ps[is_active]
+        return cls(*union(start_ps, end_ps), extent)
 
     @classmethod
     def union(cls, parts: Iterable["Activity"]) -> "Activity":
@@ -86,6 +88,8 @@ def core_activity(plane: OpPlane) -> CoreActivity:
         if name not in ("XLA Ops", SPARSE_CORE_OPS, "XLA Modules", SPARSE_CORE_MODULES):
             continue
         columns = line.columns(_COST_STATS)
+        if not len(columns):
+            continue
         starts.append(columns.start_ps)
         ends.append(columns.start_ps + columns.duration_ps)
         if name == "XLA Ops":
@@ -93,8 +97,9 @@ def core_activity(plane: OpPlane) -> CoreActivity:
             category = categories[columns.metadata]
             is_active = category != _OFF
             known = has_work[columns.metadata]
-            for stat in _COST_STATS:
-                known |= columns.stat(stat).ints_or_uints() > 0
+            for stat in map(columns.stat, _COST_STATS):
+                if stat.kind.any():
+                    known |= stat.ints_or_uints() > 0
             active.append(is_active)
             trusted.append(is_active & ((category != _CUSTOM_CALL) | known))
         else:
@@ -105,10 +110,13 @@ def core_activity(plane: OpPlane) -> CoreActivity:
         nothing = Activity(np.zeros(0, np.int64), np.zeros(0, np.int64))
         return CoreActivity(nothing, nothing)
     start, end = np.concatenate(starts), np.concatenate(ends)
-    return CoreActivity(
-        Activity.of(start, end, np.concatenate(active)),
-        Activity.of(start, end, np.concatenate(trusted)),
-    )
+    starts.clear()
+    ends.clear()
+    is_active, is_trusted = np.concatenate(active), np.concatenate(trusted)
+    whole = Activity.of(start, end, is_active)
+    if (is_trusted == is_active).all():
+        return CoreActivity(whole, whole)
+    return CoreActivity(whole, Activity.of(start, end, is_trusted))
 
 
 _ON, _OFF, _CUSTOM_CALL = range(3)

@@ -15,7 +15,7 @@ from podscope_analyzers.op_names import (
     is_infeed_enqueue_type,
     parse_op_name,
 )
-from podscope_analyzers.plane_views import MetadataTable, OpLine, OpPlane
+from podscope_analyzers.plane_views import MetadataTable, OpLine, OpPlane, notable_columns
 
 Int64s = NDArray[np.int64]
 
@@ -78,7 +78,7 @@ def _define(plane: OpPlane, line: OpLine, table: _OpTable) -> tuple[Int64s, Int6
     Returns:
         The distinct keys of the line, ascending, and which of them every event has.
     """
-    columns = line.columns(_STATS)
+    columns = notable_columns(line, _STATS)
     metadata = plane.event_metadata
     stage = columns.stat(STAGE_ID)
     is_stage = stage.present()
@@ -119,6 +119,8 @@ def _ids(metadata: MetadataTable) -> Int64s:
     stored = metadata.ids
     added = len(metadata) - len(stored) - 1
     last = int(stored[-1]) if len(stored) else 0
+    # A file may take the largest id there is for itself.
+    last = min(last, np.iinfo(np.int64).max - 1 - added)
     return np.concatenate([stored, [0], last + 1 + np.arange(added)])
 
 
@@ -126,11 +128,13 @@ def _activities(
     line: OpLine, keys: tuple[Int64s, Int64s], table: _OpTable, of_text: dict[str, int]
 ) -> _Activities:
     """The activities of a line: its events that are operations, and their ``tf_op`` stats."""
-    columns = line.columns(_STATS)
+    columns = notable_columns(line, _STATS)
     distinct, index = keys
     row_of_key = np.fromiter((table.rows.get(k, -1) for k in distinct.tolist()), np.int64)
     row = row_of_key[index]
     is_eager = line.is_eager == 1
+    if line.notable is not None:
+        is_eager = is_eager[line.notable.events]
     events = np.flatnonzero(row >= 0)
     start, duration = columns.start_ps, columns.duration_ps
     tf_op = columns.stat("tf_op")

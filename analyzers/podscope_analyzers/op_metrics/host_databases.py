@@ -1,5 +1,6 @@
 """The two databases of one host: its threads' operations and its devices'."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from podscope_analyzers.core_details import core_details
@@ -25,25 +26,50 @@ def host_op_database(space: OpSpace) -> OpDatabase:
     return host_plane_ops(plane) if plane is not None else OpDatabase.empty()
 
 
-def device_op_database(space: OpSpace, programs: Programs) -> OpDatabase:
-    """Operations on a host's devices, summed over them; empty without devices."""
+def _nothing_more(plane: OpPlane) -> None:
+    """What is done with a plane besides when nothing is asked for."""
+
+
+def device_op_database(
+    space: OpSpace, programs: Programs, also: Callable[[OpPlane], None] = _nothing_more
+) -> OpDatabase:
+    """Operations on a host's devices, summed over them; empty without devices.
+
+    Args:
+        space: One host's.
+        programs: Describe the operations.
+        also: Called with every plane while its events are decoded: a host's devices may have
+            more events than fit into memory together.
+    """
     planes = device_planes(space)
     if planes and planes[0].name.startswith(GPU_PREFIX):
-        return OpDatabase.combine(gpu_plane_ops(plane, programs) for plane in planes)
-    return _tpu_database(space, planes, programs)
+        parts = []
+        for plane in planes:
+            parts.append(gpu_plane_ops(plane, programs))
+            also(plane)
+        return OpDatabase.combine(parts)
+    return _tpu_database(space, planes, programs, also)
 
 
-def _tpu_database(space: OpSpace, planes: list[OpPlane], programs: Programs) -> OpDatabase:
+def _tpu_database(
+    space: OpSpace, planes: list[OpPlane], programs: Programs, also: Callable[[OpPlane], None]
+) -> OpDatabase:
     tensor_cores = [plane for plane in planes if TENSOR_CORE_PLANE.fullmatch(plane.name)]
     offloaded: dict[ModuleKey, OpDatabase] = {}
+    activity = {}
     for plane in planes:
         if plane not in tensor_cores:
             for key, database in sparse_core_ops(plane).items():
                 offloaded.setdefault(key, database)
-    combined = OpDatabase.combine(
-        tensor_core_ops(plane, programs, offloaded) for plane in tensor_cores
-    )
-    activities = [core_activity(plane) for plane in planes]
+            activity[id(plane)] = core_activity(plane)
+            also(plane)
+    parts = []
+    for plane in tensor_cores:
+        parts.append(tensor_core_ops(plane, programs, offloaded))
+        activity[id(plane)] = core_activity(plane)
+        also(plane)
+    combined = OpDatabase.combine(parts)
+    activities = [activity[id(plane)] for plane in planes]
     details = core_details(space)
     chips = [details[plane.id].local_chip_id if plane.id in details else None for plane in planes]
     busy, idle = sum_over_chips(zip(chips, (a.all for a in activities), strict=True))

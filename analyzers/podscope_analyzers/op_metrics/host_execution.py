@@ -20,7 +20,7 @@ from podscope_analyzers.op_metrics.database import CostSource, OpDatabase
 from podscope_analyzers.op_metrics.framework_view import UNKNOWN_TYPE
 from podscope_analyzers.op_metrics.grouping import group_rows
 from podscope_analyzers.op_metrics.texts import TextTable
-from podscope_analyzers.plane_views import HOST_PLANE, OpLine, OpPlane, OpSpace
+from podscope_analyzers.plane_views import HOST_PLANE, OpLine, OpPlane, OpSpace, notable_columns
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -81,7 +81,7 @@ def host_execution_database(space: OpSpace, programs: Programs) -> OpDatabase:
 
 
 def _line_spans(plane: OpPlane, line: OpLine, names: dict[str, int]) -> _Spans:
-    columns = line.columns(_STATS)
+    columns = notable_columns(line, _STATS)
     codes, table = columns.stat("hlo_op").strings()
     called = plane.event_metadata.names
     is_end = np.array([name.startswith(_END_MARK) for name in called])[columns.metadata]

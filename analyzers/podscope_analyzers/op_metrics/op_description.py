@@ -22,7 +22,8 @@ class OpDescription:
         is_outside_compilation: Whether it waits for what the host computes for the program.
         core: ``TensorCore``, ``SparseCore``, or empty.
         source: ``file:line``; empty when unknown.
-        source_html: The same with the stack as a tooltip, as the reference's clients show it.
+        origin: The same, or without a file the innermost frame of the stack.
+        source_html: The source with the stack as a tooltip, as the reference's clients show it.
     """
 
     program_id: str
@@ -34,6 +35,7 @@ class OpDescription:
     is_outside_compilation: bool
     core: str
     source: str
+    origin: str
     source_html: str
 
 
@@ -59,6 +61,8 @@ def describe_op(database: OpDatabase, row: int) -> OpDescription:
         is_outside_compilation=is_outside_compilation(framework_name, expression),
         core=_CORES.get(CoreType(int(database.column("core_type")[row])), ""),
         source=source,
+        # Of a frame, less its column.
+        origin=source or database.text("source_stack", row).partition("\n")[0].rpartition(":")[0],
         source_html=html,
     )
 

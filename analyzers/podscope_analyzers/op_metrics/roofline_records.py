@@ -1,8 +1,8 @@
 """Programs and operations against a device's roofline."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from podscope_analyzers.op_metrics.database import (
     safe_divide,
 )
 from podscope_analyzers.op_metrics.op_description import describe_op
+from podscope_analyzers.op_metrics.op_tree import UNKNOWN_PROGRAM
 from podscope_analyzers.op_metrics.rates import GIBI, OpRates, Roofline, giga_per_second
 from podscope_analyzers.op_metrics.texts import TextTable
 from podscope_analyzers.peaks import (
@@ -26,6 +27,14 @@ from podscope_analyzers.peaks import (
     VMEM_WRITE,
     PerfEnv,
 )
+from podscope_analyzers.steps.work import (
+    CALLERS,
+    COSTS,
+    MEMORIES,
+    NOT_FEEDS,
+    StepWork,
+    is_feed,
+)
 
 PROGRAM: Final = "Program"
 TOTAL: Final = "Total"
@@ -33,14 +42,15 @@ AVERAGE: Final = "Average"
 MAX_OPS: Final = 1000
 """Operations kept, before those without executions are left out."""
 
+MAX_PROGRAMS: Final = 100
+"""Programs with a record of their own."""
+
 ON_CHIP: Final = (
     ("cmem_read", MemorySpace.CMEM, Access.READ),
     ("cmem_write", MemorySpace.CMEM, Access.WRITE),
     ("vmem_read", MemorySpace.VMEM, Access.READ),
     ("vmem_write", MemorySpace.VMEM, Access.WRITE),
 )
-# Their work is that of the operations that they call, which count themselves.
-_CALLERS: Final = frozenset({"call", "conditional", "while", "megacore fusion"})
 
 
 @dataclass(frozen=True)
@@ -87,6 +97,7 @@ class RooflineRecord:
         bandwidths: GiB/s by ``hbm`` and the names of ``ON_CHIP``.
         intensities: FLOP per byte, likewise.
         bottleneck_intensity: That of what bounds it.
+        time_us: Of the average step, that of one; avg_time_us the time of one execution.
         time_ratio: Share of the time looked at; self_ratio the same of the self time.
         compute_ratio: Of the peak flop rate; memory_ratio of the memory used most.
         includes_feeds: Whether infeeds and outfeeds count.
@@ -98,6 +109,7 @@ class RooflineRecord:
     name: str
     occurrences: int
     time_us: float
+    avg_time_us: float
     self_time_us: float
     self_ratio: float
     cumulative_ratio: float
@@ -111,7 +123,7 @@ class RooflineRecord:
     memory_ratio: float
     includes_feeds: bool
     program_id: str
-    source: str
+    origin: str
     source_html: str
 
     @property
@@ -135,7 +147,7 @@ class RooflineModel:
     """
 
     def __init__(self, env: PerfEnv, device_type: str, *, own: bool) -> None:
-        self._env = env
+        self.env = env
         self._device_type = device_type
         self._own = own
         self.ceilings = Ceilings.of(env, is_gpu="GPU" in device_type)
@@ -148,14 +160,14 @@ class RooflineModel:
             with_feeds: Whether infeeds and outfeeds count.
         """
         yield self.program(ops, TOTAL, with_feeds=with_feeds)
-        is_feed = _feeds(ops)
+        feeds = _feeds(ops)
         total_ps = ops.total_time_ps
         if not with_feeds:
-            total_ps -= int(ops.top("time_ps")[is_feed].sum())
+            total_ps -= int(ops.top("time_ps")[feeds].sum())
         roofline = self._roofline(ops)
         rank, cumulative = 0, 0.0
         for row in ops.order_by_self_time()[:MAX_OPS].tolist():
-            if not ops.column("occurrences")[row] or (is_feed[row] and not with_feeds):
+            if not ops.column("occurrences")[row] or (feeds[row] and not with_feeds):
                 continue
             rank += 1
             self_ps = int(ops.column("self_time_ps")[row])
@@ -171,12 +183,58 @@ class RooflineModel:
                 rank=rank,
                 ratios=(ratio, cumulative),
                 with_feeds=with_feeds,
-                texts=(op.program_id, op.source, op.source_html),
+                texts=(op.program_id, op.origin, op.source_html),
             )
 
     def program(self, ops: OpDatabase, step: str, *, with_feeds: bool) -> RooflineRecord:
         """One record of all operations together."""
-        one = _program(ops, with_feeds=with_feeds)
+        return self._of_program(_program(ops, with_feeds=with_feeds), step, with_feeds)
+
+    def programs(
+        self, ops: OpDatabase, titles: Mapping[int, str], *, with_feeds: bool
+    ) -> Iterator[RooflineRecord]:
+        """One record of each program, the longest first: its operations together in their time.
+
+        Args:
+            ops: Operations of the devices.
+            titles: What programs are called, by unsigned id.
+            with_feeds: Whether infeeds and outfeeds count.
+        """
+        modules, place = np.unique(ops.top("module_id"), return_inverse=True)
+        time_ps = np.zeros(len(modules), np.int64)
+        np.add.at(time_ps, place, np.where(ops.is_idle[: len(place)], 0, ops.top("self_time_ps")))
+        order = np.argsort(-time_ps, kind="stable")[:MAX_PROGRAMS]
+        for module in modules[order[time_ps[order] > 0]].tolist():
+            one = _program(ops, with_feeds=with_feeds, module_id=module)
+            program_id = module % (1 << 64)
+            record = self._of_program(one, TOTAL, with_feeds)
+            yield replace(
+                record,
+                name=titles.get(program_id, UNKNOWN_PROGRAM),
+                program_id=str(program_id),
+                time_ratio=safe_divide(one.total_time_ps, ops.total_time_ps),
+            )
+
+    def steps(
+        self, work: StepWork, numbers: Sequence[int], *, with_feeds: bool
+    ) -> Iterator[RooflineRecord]:
+        """The average step, then every step: one record each of all its operations together.
+
+        Args:
+            work: Of the steps, shape (s, …).
+            numbers: What the steps are called.
+            with_feeds: Whether infeeds and outfeeds count.
+        """
+        together = _step_program(work.total(), with_feeds=with_feeds)
+        average = self._of_program(together, AVERAGE, with_feeds)
+        # Its rates are of all steps together, its time is that of one; its mean is not divided.
+        count = max(len(numbers), 1)
+        yield replace(average, time_us=average.time_us / count)
+        for at, number in enumerate(numbers):
+            one = _step_program(work.take(np.array([at])), with_feeds=with_feeds)
+            yield self._of_program(one, str(number), with_feeds)
+
+    def _of_program(self, one: OpDatabase, step: str, with_feeds: bool) -> RooflineRecord:
         return self._record(
             one,
             self._roofline(one),
@@ -187,7 +245,7 @@ class RooflineModel:
         )
 
     def _roofline(self, ops: OpDatabase) -> Roofline:
-        return Roofline(ops, self._env, self._device_type, own=self._own)
+        return Roofline(ops, self.env, self._device_type, own=self._own)
 
     def _record(
         self,
@@ -222,6 +280,7 @@ class RooflineModel:
             name=ops.text("name", row),
             occurrences=int(ops.column("occurrences")[row]),
             time_us=time_ps / 1e6,
+            avg_time_us=safe_divide(time_ps / 1e6, int(ops.column("occurrences")[row])),
             self_time_us=int(ops.column("self_time_ps")[row]) / 1e6,
             self_ratio=ratios[0],
             cumulative_ratio=ratios[1],
@@ -235,7 +294,7 @@ class RooflineModel:
             memory_ratio=max(used),
             includes_feeds=with_feeds,
             program_id=texts[0],
-            source=texts[1],
+            origin=texts[1],
             source_html=texts[2],
         )
 
@@ -251,43 +310,71 @@ def _bottleneck(rates: OpRates, intensities: dict[str, float]) -> float:
 def _feeds(ops: OpDatabase) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Which top-level rows are infeeds or outfeeds."""
     names = (ops.texts[code] for code in ops.top("category").tolist())
-    return np.array(["infeed" in name or "outfeed" in name for name in names], np.bool_)
+    return np.array([is_feed(name) for name in names], np.bool_)
 
 
-def _program(ops: OpDatabase, *, with_feeds: bool) -> OpDatabase:
-    """A database of one row: all operations together, in all the time looked at."""
-    is_feed = _feeds(ops)
+def _program(ops: OpDatabase, *, with_feeds: bool, module_id: int | None = None) -> OpDatabase:
+    """A database of one row: all operations together, in all the time looked at.
+
+    Of one program alone the time is that of its operations.
+    """
+    feeds = _feeds(ops)
     counted = np.array(
-        [ops.texts[code] not in _CALLERS for code in ops.top("category").tolist()], np.bool_
+        [ops.texts[code] not in CALLERS for code in ops.top("category").tolist()], np.bool_
     )
     time_ps = ops.total_time_ps
+    if module_id is not None:
+        is_of_program = ops.top("module_id") == module_id
+        counted &= is_of_program
+        feeds &= is_of_program
+        time_ps = int(ops.top("self_time_ps")[is_of_program].sum())
     if not with_feeds:
-        counted &= ~is_feed
-        time_ps -= int(ops.top("time_ps")[is_feed].sum())
-    texts = TextTable()
-    code = texts.code(PROGRAM)
+        counted &= ~feeds
+        time_ps -= int(ops.top("time_ps" if module_id is None else "self_time_ps")[feeds].sum())
     accesses = ops.accesses
+    kept = np.flatnonzero(
+        np.append(counted, np.zeros(len(ops) - len(counted), np.bool_))[accesses.op]
+    )
     summed: dict[tuple[int, int], int] = {}
-    rows: Iterable[tuple[int, int, int, int]] = zip(
-        accesses.op.tolist(),
-        accesses.space.tolist(),
-        accesses.access.tolist(),
-        accesses.size_bytes.tolist(),
+    rows: Iterable[tuple[int, int, int]] = zip(
+        accesses.space[kept].tolist(),
+        accesses.access[kept].tolist(),
+        accesses.size_bytes[kept].tolist(),
         strict=True,
     )
-    for op, space, access, size in rows:
-        if op < len(counted) and counted[op]:
-            summed[space, access] = summed.get((space, access), 0) + size
+    for space, access, size in rows:
+        summed[space, access] = summed.get((space, access), 0) + size
     work = {
         prefix + name: [ops.top(prefix + name)[counted].sum()]
         for prefix in ("", "own_")
         for name in ("flops", "model_flops", "bytes_accessed")
     }
+    return _one_row(work, summed, time_ps)
+
+
+def _step_program(work: StepWork, *, with_feeds: bool) -> OpDatabase:
+    """A database of one row: a step's operations together, in all its time."""
+    values = work.values[0].sum(axis=0) if with_feeds else work.values[0, NOT_FEEDS]
+    time_ps = int(work.time_ps[0]) - (0 if with_feeds else int(work.feeds_time_ps[0]))
+    moved = {
+        memory: int(size)
+        for memory, size in zip(MEMORIES, values[len(COSTS) :].tolist(), strict=True)
+        if size
+    }
+    costs = {name: [value] for name, value in zip(COSTS, values.tolist(), strict=False)}
+    return _one_row(costs, moved, time_ps)
+
+
+def _one_row(
+    work: Mapping[str, Any], moved: Mapping[tuple[int, int], int], time_ps: int
+) -> OpDatabase:
+    texts = TextTable()
+    code = texts.code(PROGRAM)
     return OpDatabase.build(
         {"name": [code], "category": [code], "occurrences": 1, "time_ps": time_ps, **work},
         texts,
         accesses=MemoryAccesses.of(
-            [(0, space, access, size) for (space, access), size in summed.items()]
+            [(0, space, access, size) for (space, access), size in moved.items()]
         ),
         total_time_ps=time_ps,
     )

@@ -10,14 +10,23 @@ from podscope_analyzers.plane_views import (
     OpSpace,
     device_planes,
 )
-from podscope_analyzers.run_environment import CPU, LOCALHOST, RunEnvironment, hardware_type
+from podscope_analyzers.run_environment import (
+    CPU,
+    LOCALHOST,
+    HardwareType,
+    RunEnvironment,
+    hardware_type,
+)
 
 
 def host_run_environment(space: OpSpace, programs: Programs) -> RunEnvironment:
     """What one host ran on."""
     devices = device_planes(space)
     device_type, cores = CPU, 0
+    hardware: HardwareType | None = None
     if devices and devices[0].name.startswith(TPU_PREFIX):
+        # Also where the tracer does not say which.
+        hardware = "TPU"
         cores = sum(TENSOR_CORE_PLANE.fullmatch(plane.name) is not None for plane in devices)
         told = devices[0].stats.get("device_type_string")
         device_type = told if isinstance(told, str) else ""
@@ -32,15 +41,15 @@ def host_run_environment(space: OpSpace, programs: Programs) -> RunEnvironment:
     )
     return RunEnvironment(
         device_type=device_type,
-        hardware_type=hardware_type(device_type),
+        hardware_type=hardware or hardware_type(device_type),
         hostnames=(space.hostnames[0] if space.hostnames else LOCALHOST,),
         task_count=1,
         device_core_count=cores,
         is_training=programs.is_training,
         mxu_utilization_percent=mxu,
         hbm_utilization_percent=hbm,
-        has_mxu_counter=_COUNTERS[0] in measured,
-        has_hbm_counter=_COUNTERS[1] in measured,
+        mxu_counters=int(_COUNTERS[0] in measured),
+        hbm_counters=int(_COUNTERS[1] in measured),
     )
 
 

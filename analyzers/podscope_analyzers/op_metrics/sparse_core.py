@@ -11,11 +11,11 @@ from podscope_analyzers.op_metrics.tpu import (
     SPARSE_CORE_MODULES,
     SPARSE_CORE_OPS,
     ModuleKey,
-    OpEvents,
+    OpSums,
     decode_ops,
     device_spans,
     merge_ops,
-    op_events,
+    op_sums,
 )
 from podscope_analyzers.plane_views import OpPlane
 
@@ -53,7 +53,7 @@ def sparse_core_ops(plane: OpPlane) -> Mapping[ModuleKey, OpDatabase]:
     keys = [keys[at] for at in order.tolist()]
     numbers: dict[ModuleKey, int] = {}
     module_key = np.array([numbers.setdefault(key, len(numbers)) for key in keys])
-    parts: dict[int, list[OpEvents]] = {}
+    parts: dict[int, list[OpSums]] = {}
     for line in plane.lines:
         if line.name != SPARSE_CORE_OPS:
             continue
@@ -66,7 +66,8 @@ def sparse_core_ops(plane: OpPlane) -> Mapping[ModuleKey, OpDatabase]:
         inside &= (start[module] <= op_start) & (op_start + op_duration <= end[module])
         key_of_op = np.where(inside, module_key[module], -1)
         for number in np.unique(key_of_op[inside]).tolist():
-            parts.setdefault(number, []).append(op_events(columns, {}, key_of_op == number))
+            sums = op_sums(columns, len(plane.event_metadata), {}, key_of_op == number)
+            parts.setdefault(number, []).append(sums)
     total = np.zeros(len(numbers), np.int64)
     np.add.at(total, module_key, end - start)
     return {
@@ -76,7 +77,6 @@ def sparse_core_ops(plane: OpPlane) -> Mapping[ModuleKey, OpDatabase]:
             CoreType.SPARSE_CORE,
             [],
             Programs({}),
-            needs_ids=False,
         )
         .with_total_time(int(total[number]))
         .with_idle()

@@ -1,7 +1,7 @@
 """Operations of TPU cores: nested events of the tracer, with costs from their metadata."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podscope_analyzers.hlo import Instruction, Programs
-from podscope_analyzers.kernels import nest
+from podscope_analyzers.kernels import nest, sum_groups
+from podscope_analyzers.memory_breakdown import read_memory_breakdown
 from podscope_analyzers.op_metrics.database import (
     TEXT_COLUMNS,
     CoreType,
@@ -18,10 +19,9 @@ from podscope_analyzers.op_metrics.database import (
     OpDatabase,
 )
 from podscope_analyzers.op_metrics.grouping import group_rows
-from podscope_analyzers.op_metrics.memory_breakdown import read_memory_breakdown
 from podscope_analyzers.op_metrics.texts import TextTable
 from podscope_analyzers.plane_views import MetadataTable, OpLine, OpPlane
-from podscope_analyzers.xspace import Columns, StatValue
+from podscope_analyzers.xspace import Columns, StatColumn, StatValue
 
 Int64s = NDArray[np.int64]
 
@@ -41,8 +41,13 @@ _EVENT_STATS: Final = (
     "model_flops",
     "bytes_accessed",
 )
+_STEP_STATS: Final = ("all_reduce_unique_id",)
 _LINK_STATS: Final = ("offload_core_id", "tc_offload_start_id")
 _MAX_CHILD_DEPTH: Final = 64
+# Doubles hold every duration below it.
+_EXACT_PS: Final = 1 << 53
+# A file whose metadata are each other's children would have no end of them.
+_MAX_CHILDREN: Final = 20_000
 
 ModuleKey = tuple[int, int]
 
@@ -57,6 +62,8 @@ def device_spans(columns: Columns) -> tuple[Int64s, Int64s]:
     both = offset.present() & duration.present()
     if not both.any():
         return columns.start_ps, columns.duration_ps
+    if both.all():
+        return offset.ints_or_uints(), duration.ints_or_uints()
     return (
         np.where(both, offset.ints_or_uints(), columns.start_ps),
         np.where(both, duration.ints_or_uints(), columns.duration_ps),
@@ -64,17 +71,19 @@ def device_spans(columns: Columns) -> tuple[Int64s, Int64s]:
 
 
 @dataclass(frozen=True)
-class OpEvents:
-    """Events that are operations, shape (n,) each.
+class OpSums:
+    """Sums of the events of each row of a plane's event metadata, shape (m,) each.
 
     Attributes:
-        metadata: Row of the plane's event metadata.
-        time_ps: Duration on the device.
+        first: Index of the first event; -1 for a row without events.
+        time_ps: Durations on the device.
         self_ps: The same without nested events.
-        link: Number of the SparseCore module that the event waits for, -1 for none.
+        min_ps: The shortest, as the tracer says it.
+        first_linked: Index of the first event that waits for a SparseCore module; -1 for none.
+        link: Number of that module, -1 for none.
     """
 
-    metadata: Int64s
+    first: Int64s
     occurrences: Int64s
     time_ps: Int64s
     self_ps: Int64s
@@ -85,54 +94,102 @@ class OpEvents:
     flops: Int64s
     model_flops: Int64s
     size_bytes: Int64s
+    first_linked: Int64s
     link: Int64s
 
 
-def op_events(
-    columns: Columns, links: Mapping[ModuleKey, int], where: NDArray[np.bool_] | None = None
-) -> OpEvents:
+def op_sums(
+    columns: Columns,
+    count: int,
+    links: Mapping[ModuleKey, int],
+    where: NDArray[np.bool_] | None = None,
+) -> OpSums:
     """Operations of one op line, self times by nesting on the device's clock.
 
     Args:
         columns: With the stats that operations need decoded.
+        count: Rows of the plane's event metadata.
         links: Numbers of SparseCore modules by offloading core and start id.
         where: Which events to take; nesting sees only these.
     """
-    at = np.arange(len(columns)) if where is None else np.flatnonzero(where)
+    at = slice(None) if where is None else np.flatnonzero(where)
     start, duration = (values[at] for values in device_spans(columns))
-    scale = columns.stat("Time Scale Multiplier")
-    factor = np.where(scale.present(), scale.doubles(), 1.0)[at]
+    rows, measured = columns.metadata[at], columns.duration_ps[at]
+    self_ps = nest(start, duration).self_ps
+    sums = sum_groups(rows, count, duration, self_ps)
+    occurred = columns.occurrences[at]
+    occurrences = sums.occurrences
+    if occurred.any():
+        occurrences = _added(rows, np.maximum(occurred, 1), count)
+
+    def total(name: str, read: Callable[[StatColumn], NDArray[Any]]) -> NDArray[Any]:
+        stat = columns.stat(name)
+        # Most stats are on no event of a line at all.
+        if not stat.kind.any():
+            return np.zeros(count, np.int64)
+        return _added(rows, read(stat)[at], count)
+
     minimum = columns.stat("min_duration_ps")
-    return OpEvents(
-        columns.metadata[at].astype(np.int64),
-        np.maximum(columns.occurrences[at], 1),
-        duration,
-        nest(start, duration).self_ps,
-        np.where(minimum.present(), minimum.ints(), columns.duration_ps)[at],
-        np.trunc(duration * factor).astype(np.int64),
-        columns.stat("dma_stall_duration_ps").ints()[at],
-        columns.stat("vdd_energy_j").doubles()[at],
-        columns.stat("flops").ints_or_uints()[at],
-        columns.stat("model_flops").ints_or_uints()[at],
-        columns.stat("bytes_accessed").ints_or_uints()[at],
-        _links(columns, links)[at],
+    if minimum.kind.any():
+        told = np.where(minimum.present(), minimum.ints(), columns.duration_ps)[at]
+        shortest = sum_groups(rows, count, told, self_ps).min_ps
+    elif measured is duration:
+        shortest = sums.min_ps
+    else:
+        shortest = sum_groups(rows, count, measured, self_ps).min_ps
+    scale = columns.stat("Time Scale Multiplier")
+    normalized = sums.time_ps
+    if scale.kind.any() or (len(duration) and int(duration.max()) >= _EXACT_PS):
+        factor = np.where(scale.present(), scale.doubles(), 1.0)[at]
+        normalized = _added(rows, np.trunc(duration * factor).astype(np.int64), count)
+    first_linked, link = _links(columns, links, at, rows, count)
+    return OpSums(
+        first=sums.first,
+        occurrences=occurrences,
+        time_ps=sums.time_ps,
+        self_ps=sums.self_ps,
+        min_ps=shortest,
+        normalized_ps=normalized,
+        dma_stall_ps=total("dma_stall_duration_ps", StatColumn.ints),
+        energy_j=total("vdd_energy_j", StatColumn.doubles).astype(np.float64),
+        flops=total("flops", StatColumn.ints_or_uints),
+        model_flops=total("model_flops", StatColumn.ints_or_uints),
+        size_bytes=total("bytes_accessed", StatColumn.ints_or_uints),
+        first_linked=first_linked,
+        link=link,
     )
 
 
+def _added(rows: NDArray[np.int32], values: NDArray[Any], count: int) -> NDArray[Any]:
+    summed = np.zeros(count, values.dtype)
+    np.add.at(summed, rows, values)
+    return summed
+
+
 def decode_ops(line: OpLine) -> Columns:
-    """A line's events with every stat that operations need."""
-    return line.columns((*_EVENT_STATS, *_LINK_STATS))
+    """A line's events with every stat that operations need, and steps, which are read next."""
+    return line.columns((*_EVENT_STATS, *_LINK_STATS, *_STEP_STATS))
 
 
-def _links(columns: Columns, links: Mapping[ModuleKey, int]) -> Int64s:
+def _links(
+    columns: Columns,
+    links: Mapping[ModuleKey, int],
+    at: slice | NDArray[np.intp],
+    rows: NDArray[np.int32],
+    count: int,
+) -> tuple[Int64s, Int64s]:
+    """Of every row, the first event that waits for a module, and that module's number."""
+    first, link = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
     core, start = (columns.stat(name) for name in _LINK_STATS)
-    both = core.present() & start.present()
-    found = np.full(len(columns), -1, np.int64)
-    if links and both.any():
-        cores, starts = core.ints_or_uints(), start.ints_or_uints()
-        for at in np.flatnonzero(both).tolist():
-            found[at] = links.get((int(cores[at]), int(starts[at])), -1)
-    return found
+    both = (core.present() & start.present())[at] if links else np.zeros(0, np.bool_)
+    if not both.any():
+        return first, link
+    cores, starts = core.ints_or_uints()[at], start.ints_or_uints()[at]
+    for event in np.flatnonzero(both)[::-1].tolist():
+        found = links.get((int(cores[event]), int(starts[event])), -1)
+        if found >= 0:
+            first[rows[event]], link[rows[event]] = event, found
+    return first, link
 
 
 @dataclass(frozen=True)
@@ -217,7 +274,7 @@ def tensor_core_ops(
             become children of the operation that waits for them.
     """
     links = {key: number for number, key in enumerate(sparse_core)}
-    parts: list[OpEvents] = []
+    parts: list[OpSums] = []
     first, last = None, 0
     for line in plane.lines:
         is_ops = line.name in OP_LINES
@@ -231,7 +288,11 @@ def tensor_core_ops(
         first = begin if first is None else min(first, begin)
         last = max(last, end)
         if is_ops:
-            parts.append(op_events(columns, links))
+            parts.append(op_sums(columns, len(plane.event_metadata), links))
+    if plane.framework_span is not None:
+        begin, end = plane.framework_span
+        first = begin if first is None else min(first, begin)
+        last = max(last, end)
     database = merge_ops(
         plane.event_metadata, parts, CoreType.TENSOR_CORE, list(sparse_core.values()), programs
     )
@@ -240,60 +301,54 @@ def tensor_core_ops(
 
 def merge_ops(
     table: MetadataTable,
-    parts: list[OpEvents],
+    parts: list[OpSums],
     core_type: CoreType,
     linked: list[OpDatabase],
     programs: Programs,
-    *,
-    needs_ids: bool = True,
 ) -> OpDatabase:
     """One row per operation; costs of the metadata times occurrences.
 
+    Events without program and symbol id are left out.
+
     Args:
         table: The plane's event metadata.
-        parts: Events of the plane's op lines.
+        parts: Sums of the plane's op lines.
         core_type: Of the plane's core.
         linked: Databases that an event's ``link`` numbers.
         programs: Give fusions their fused instructions.
-        needs_ids: Whether events without program and symbol id are left out.
     """
     if not parts:
         return OpDatabase.empty()
-    events = OpEvents(
-        *(np.concatenate([getattr(part, name) for part in parts]) for name in _EVENT_FIELDS)
-    )
-    # Keys by metadata row, of which there are few, then by event.
-    used, first_event = group_rows(events.metadata[None, :])
-    rows = events.metadata[first_event]
+    rows = _by_appearance(parts)
     texts = TextTable()
     metadata = read_op_metadata(table, rows, texts)
-    is_op = metadata.symbol_id != 0 if needs_ids else np.ones(len(rows), np.bool_)
     keys = np.stack([metadata.columns["module_id"], metadata.symbol_id])
-    taken = np.flatnonzero(is_op)
-    group_of_taken, first = group_rows(keys[:, taken] if needs_ids else rows[None, taken])
-    group_of_row = np.full(len(rows), -1, np.intp)
-    group_of_row[taken] = group_of_taken
-    group = group_of_row[used]
-    keep = np.flatnonzero(group >= 0) if len(taken) < len(rows) else slice(None)
-    group = group[keep]
+    taken = np.flatnonzero(metadata.symbol_id)
+    group, first = group_rows(keys[:, taken])
     of_op = taken[first]
     count = len(first)
 
     def total(name: str) -> NDArray[Any]:
-        values = getattr(events, name)[keep]
-        summed = np.zeros(count, values.dtype)
-        np.add.at(summed, group, values)
+        values = [getattr(part, name)[rows[taken]] for part in parts]
+        summed = np.zeros(count, values[0].dtype)
+        for one in values:
+            np.add.at(summed, group, one)
         return summed
 
     columns: dict[str, Any] = {name: values[of_op] for name, values in metadata.columns.items()}
     occurrences = total("occurrences")
     minimum = np.full(count, np.iinfo(np.int64).max)
-    np.minimum.at(minimum, group, events.min_ps[keep])
+    for part in parts:
+        happened = part.first[rows[taken]] >= 0
+        np.minimum.at(minimum, group[happened], part.min_ps[rows[taken]][happened])
     columns |= {
         "occurrences": occurrences,
         "time_ps": total("time_ps"),
         "self_time_ps": total("self_ps"),
-        "normalized_time_ps": total("normalized_ps"),
+        # The clock rate of SparseCores is not told.
+        "normalized_time_ps": 0 * occurrences
+        if core_type == CoreType.SPARSE_CORE
+        else total("normalized_ps"),
         "dma_stall_ps": total("dma_stall_ps"),
         "energy_j": total("energy_j"),
         "min_time_ps": minimum,
@@ -305,8 +360,12 @@ def merge_ops(
     )
     self_ps = columns["self_time_ps"]
     time_ps = columns["time_ps"].astype(np.float64)
-    ratio = np.divide(
-        columns["normalized_time_ps"], time_ps, out=np.zeros(count), where=time_ps != 0
+    # Multiplied before it is divided, so that without nested operations nothing is lost.
+    normalized_self_ps = np.divide(
+        self_ps * columns["normalized_time_ps"].astype(np.float64),
+        time_ps,
+        out=np.zeros(count),
+        where=time_ps != 0,
     )
     database = OpDatabase.build(
         columns,
@@ -314,15 +373,26 @@ def merge_ops(
         accesses=_accesses(metadata.accesses, of_op, occurrences),
         total_op_time_ps=int(self_ps.sum()),
         # Each addition is to an unsigned integer.
-        normalized_total_op_time_ps=int(np.trunc(self_ps * ratio).astype(np.int64).sum()),
+        normalized_total_op_time_ps=int(np.trunc(normalized_self_ps).astype(np.int64).sum()),
     )
     links = np.full(count, -1, np.int64)
-    with_link = np.flatnonzero(events.link[keep] >= 0)[::-1]
-    links[group[with_link]] = events.link[keep][with_link]
+    for part in reversed(parts):
+        at, link = part.first_linked[rows[taken]], part.link[rows[taken]]
+        # The last to be assigned, the first in the line, is the one that stays.
+        for row in np.argsort(-at, kind="stable")[: int((at >= 0).sum())].tolist():
+            links[group[row]] = link[row]
     return _with_children(database, table, rows[of_op], links, linked, programs)
 
 
-_EVENT_FIELDS: Final = tuple(OpEvents.__dataclass_fields__)
+def _by_appearance(parts: list[OpSums]) -> NDArray[np.intp]:
+    """Rows that have events, in the order in which the lines show them."""
+    seen = np.zeros(len(parts[0].first), np.bool_)
+    found = []
+    for part in parts:
+        new = np.flatnonzero((part.first >= 0) & ~seen)
+        found.append(new[np.argsort(part.first[new])])
+        seen[new] = True
+    return np.concatenate(found)
 
 
 def _costs(
@@ -399,6 +469,7 @@ class _Below:
         self._texts = TextTable(database.texts)
         self._rows: list[dict[str, Any]] = []
         self._accesses: list[tuple[int, int, int, int]] = []
+        self._children = 0
 
     def _add(self, **values: Any) -> int:
         self._rows.append(values)
@@ -406,23 +477,18 @@ class _Below:
 
     def add_metadata(self, parent: int, table: MetadataTable, row: int, depth: int = 0) -> None:
         """Operations that the event metadata names as children, each executed once."""
-        child_ids = table.child_ids(row)
+        child_ids = table.child_ids(row)[: _MAX_CHILDREN - self._children]
         if not child_ids or depth == _MAX_CHILD_DEPTH:
             return
+        self._children += len(child_ids)
         children = np.array([table.row(child) for child in child_ids], np.intp)
         metadata = read_op_metadata(table, children, self._texts)
+        once, none = np.ones(len(children), np.int64), np.zeros(len(children), np.int64)
+        # Only what stands at the top takes flops for missing model flops in the reference.
+        columns = _costs(metadata.columns, once, none, none, none) | dict(metadata.columns)
         at = []
         for index in range(len(children)):
-            values = {name: column[index] for name, column in metadata.columns.items()}
-            ones = np.ones(1, np.int64)
-            costs = _costs(
-                {name: np.asarray([value]) for name, value in values.items()},
-                ones,
-                0 * ones,
-                0 * ones,
-                0 * ones,
-            )
-            values |= {name: column[0] for name, column in costs.items()}
+            values = {name: column[index] for name, column in columns.items()}
             at.append(self._add(parent=parent, occurrences=1, num_cores=1, **values))
         for op, space, access, size in zip(
             metadata.accesses.op.tolist(),

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from podscope_analyzers.op_metrics.database import MemoryAccesses, OpDatabase
 from podscope_analyzers.op_metrics.grouping import group_rows
+from podscope_analyzers.op_metrics.headline import duty_cycle_ratio
 from podscope_analyzers.op_metrics.rates import GIBI, Roofline
 from podscope_analyzers.op_metrics.texts import TextTable
 from podscope_analyzers.peaks import PerfEnv
@@ -65,6 +66,7 @@ def test_cores_add_for_devices_and_not_for_hosts() -> None:
     assert shown(OpDatabase.combine(parts, add_cores=False), "num_cores") == {"op": [1]}
 
 
+@pytest.mark.case("F5", "2.O6")
 def test_memory_accesses_add_by_memory_and_kind() -> None:
     first = MemoryAccesses.of([(0, 1, 1, 100)])
     second = MemoryAccesses.of([(0, 1, 1, 50), (0, 2, 2, 200)])
@@ -74,6 +76,7 @@ def test_memory_accesses_add_by_memory_and_kind() -> None:
     assert combined.size_bytes.tolist() == [150, 200]
 
 
+@pytest.mark.case("F10", "2.O1")
 @pytest.mark.parametrize(("total", "op", "ratio"), [(100, 60, 0.4), (200, 150, 0.25), (0, 0, 1.0)])
 def test_the_idle_ratio_is_what_operations_leave(total: int, op: int, ratio: float) -> None:
     ops = database({"name": "op"}, total_time_ps=total, total_op_time_ps=op)
@@ -170,3 +173,27 @@ def test_the_local_memory_bounds_a_gpu_and_vmem_a_tpu() -> None:
     rates = Roofline(vmem, tpu, "TPU v4")[0]
     assert rates.bound_by == "VMEM Write"
     assert rates.hbm_bandwidth == pytest.approx(100 / GIBI)
+
+
+@pytest.mark.case("2.O18", "2.O19")
+@pytest.mark.parametrize(
+    ("flops", "size", "bound"), [(1e14, 10**9, "Compute"), (1e12, 10**12, "HBM")]
+)
+def test_what_comes_nearest_to_its_peak_bounds(flops: float, size: int, bound: str) -> None:
+    env = PerfEnv(100.0, (1000.0, 500.0, 500.0, 2000.0, 2000.0, 4000.0, 4000.0))
+    op = {"name": "op", "time_ps": 10**12, "flops": flops, "bytes_accessed": size}
+    assert Roofline(database(op), env, "TPU v4")[0].bound_by == bound
+
+
+@pytest.mark.case("2.O20", "2.O21")
+def test_the_ridge_point_is_flops_a_byte() -> None:
+    assert PerfEnv(0.5, (200.0 * GIBI,)).ridge_point == pytest.approx(2.32830, abs=1e-5)
+    # Without bandwidth there is none; without flops it is 0.
+    assert PerfEnv(0.5, (0.0,)).ridge_point is None
+    assert PerfEnv(0.0, (200.0,)).ridge_point == 0
+
+
+@pytest.mark.case("M1")
+def test_the_duty_cycle_is_busy_time_of_all() -> None:
+    ops = database({"name": "op"}, busy_time_ps=70, idle_time_ps=30)
+    assert duty_cycle_ratio(ops) == pytest.approx(0.7)

@@ -37,6 +37,7 @@ def metadata_plane(module: hlo_pb2.HloModuleProto, program_id: int = 1) -> dict[
     return {"name": "/host:metadata", "metadata": {named: {"stats": {"Hlo Proto": raw}}}}
 
 
+@pytest.mark.case("D1")
 def test_kernels_of_framework_operations_and_their_view(make_planes: MakePlanes) -> None:
     both = [
         kernel("kernel1", 100_000, 8_000, tf_op="TfOp1:TfOp1"),
@@ -74,6 +75,7 @@ def adding_module() -> hlo_pb2.HloModuleProto:
     return module
 
 
+@pytest.mark.case("D3", "2.O14")
 def test_an_hlo_operation_takes_name_source_and_cost_from_its_instruction(
     make_planes: MakePlanes,
 ) -> None:
@@ -108,6 +110,21 @@ def test_an_hlo_operation_takes_name_source_and_cost_from_its_instruction(
     assert ops.total_time_ps == 120
 
 
+@pytest.mark.case("D2", "F7", "2.O8", "2.O13")
+def test_an_instruction_of_unknown_cost_has_time_and_no_bytes(make_planes: MakePlanes) -> None:
+    module = hlo_pb2.HloModuleProto(name="jit_f")
+    computation = module.computations.add(id=1, name="main", root_id=1)
+    call = computation.instructions.add(id=1, name="add.1", opcode="custom-call")
+    call.custom_call_target = "mine"
+    events = [("Add", 100, 10, {"hlo_op": "xla::op::add.1", "program_id": 1})]
+    space = make_planes([{"name": "/device:GPU:0", "lines": {"s": events}}, metadata_plane(module)])
+    ops = device_op_database(space, read_programs(space))
+    assert ops.text_column("name") == ["add.1", "IDLE"]
+    columns = ("occurrences", "time_ps", "flops", "bytes_accessed")
+    assert [value(ops, "add.1", name) for name in columns] == [1, 10, 0, 0]
+    assert len(ops.accesses.op) == 0
+
+
 def test_a_run_takes_the_last_stat_times_its_length_and_ours_prefers_stats(
     make_planes: MakePlanes,
 ) -> None:
@@ -129,6 +146,7 @@ def tpu_plane(**described: Any) -> dict[str, Any]:
     return {"name": "/device:TPU:0", **described}
 
 
+@pytest.mark.case("E1", "2.O11")
 def test_an_aggregated_tpu_operation_counts_every_occurrence(make_planes: MakePlanes) -> None:
     stats = {
         "tf_op": "while:MatMul",
@@ -165,6 +183,7 @@ def test_an_aggregated_tpu_operation_counts_every_occurrence(make_planes: MakePl
     assert value(ops, "IDLE", "time_ps") == 0
 
 
+@pytest.mark.case("E2", "E6", "2.O10")
 def test_tpu_operations_merge_by_program_and_symbol(make_planes: MakePlanes) -> None:
     def ids(symbol: int) -> dict[str, Any]:
         return {"stats": {"program_id": 1, "symbol_id": symbol}}
@@ -191,6 +210,7 @@ def test_tpu_operations_merge_by_program_and_symbol(make_planes: MakePlanes) -> 
     assert ops.total_time_ps == 700
 
 
+@pytest.mark.case("E5", "E7", "2.O2")
 def test_metadata_of_a_tpu_operation_is_kept(make_planes: MakePlanes) -> None:
     stats = {
         "program_id": 1,
@@ -266,15 +286,30 @@ def sparse_core_planes() -> list[dict[str, Any]]:
     sparse_core = {
         "name": "/device:TPU:0 SparseCore 0",
         "id": 1,
-        "metadata": {"Fusion": {"stats": {"hlo_category": "XlaFusionOp", "flops": 20}}},
+        "metadata": {
+            "Fusion": {
+                "stats": {
+                    "program_id": 1,
+                    "symbol_id": 2,
+                    "hlo_category": "XlaFusionOp",
+                    "flops": 20,
+                }
+            },
+            # Nothing says what this one is.
+            "unknown": {"stats": {"hlo_category": "XlaFusionOp"}},
+        },
         "lines": {
             "Sparse Core Modules": [("module", 0, 100 * NS, link)],
-            "Sparse Core Ops": [("Fusion", 0, 10 * NS, {"num_occurrences": 2})],
+            "Sparse Core Ops": [
+                ("Fusion", 0, 10 * NS, {"num_occurrences": 2}),
+                ("unknown", 20 * NS, 10 * NS),
+            ],
         },
     }
     return [tensor_core, sparse_core]
 
 
+@pytest.mark.case("E3", "E4")
 def test_sparse_core_operations_are_children_of_the_operation_that_offloads(
     make_planes: MakePlanes,
 ) -> None:
@@ -324,6 +359,7 @@ def activity_planes(**core_details: Any) -> list[dict[str, Any]]:
     return [tensor_core, sparse_core]
 
 
+@pytest.mark.case("J1", "J2", "J3")
 def test_chips_are_active_while_any_core_works(make_planes: MakePlanes) -> None:
     tensor_core, sparse_core = activity_planes()
     alone = device_op_database(make_planes([tensor_core]), Programs({}))

@@ -34,6 +34,7 @@ def host(make_planes: MakePlanes, **lines: list[tuple[Any, ...]]) -> OpDatabase:
     return host_op_database(make_planes([{"name": "/host:CPU", "lines": lines}]))
 
 
+@pytest.mark.case("C1")
 def test_operations_of_two_threads_add_and_idle_follows_the_first_thread(
     make_planes: MakePlanes,
 ) -> None:
@@ -48,6 +49,7 @@ def test_operations_of_two_threads_add_and_idle_follows_the_first_thread(
     assert (ops.total_op_time_ps, ops.total_time_ps) == (26_000_000, 28_000_000)
 
 
+@pytest.mark.case("C2")
 def test_an_event_of_xla_counts_for_the_operation_that_it_names(make_planes: MakePlanes) -> None:
     ops = host(
         make_planes,
@@ -63,6 +65,7 @@ def test_an_event_of_xla_counts_for_the_operation_that_it_names(make_planes: Mak
     ]
 
 
+@pytest.mark.case("C3")
 def test_stages_of_equal_name_are_operations_of_their_own(make_planes: MakePlanes) -> None:
     def stage(name: str, number: int, start: int, duration: int) -> tuple[Any, ...]:
         stats = {"_ipl_stage_id": number, "_ipl_stage_cat": "preprocessing"}

@@ -124,3 +124,23 @@ def test_nothing_gives_a_record_of_zeros() -> None:
     record = model.program(OpDatabase.empty(), "Average", with_feeds=True)
     assert (record.step, record.time_us, record.time_ratio) == ("Average", 0.0, 0.0)
     assert (record.rates.bound_by, record.efficiency) == ("Unknown", 0.0)
+
+
+def test_each_program_is_measured_in_the_time_of_its_own_operations() -> None:
+    ops = database()
+    module = ops.column("module_id")
+    module[:] = 7
+    module[1] = -1
+    module[3] = 0
+    model = RooflineModel(TPU, "TPU v9", own=False)
+    found = list(model.programs(ops, {7: "jit_f(7)"}, with_feeds=True))
+    assert [(one.name, one.program_id, one.time_us) for one in found] == [
+        ("main", str(2**64 - 1), 5.0),
+        ("jit_f(7)", "7", 3.0),
+    ]
+    # The dot alone; the loop of the other program does not count, what it calls does.
+    assert found[0].rates.flop_rate == pytest.approx(500)
+    assert found[1].rates.memory_bandwidth * GIBI == pytest.approx(200)
+    assert [one.time_ratio for one in found] == pytest.approx([0.5, 0.3])
+    without = list(model.programs(ops, {}, with_feeds=False))
+    assert [one.time_us for one in without] == [5.0, 0.0]
