@@ -1,0 +1,214 @@
+"""The rows of one table in two results: matched, merged, measured."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from podscope_analyzers.diff.keys import ComparedTable, LacksPartError, key_part
+from podscope_analyzers.result import Cell, Column, Table
+
+Match = Literal["both", "appeared", "vanished"]
+
+NOT_JUDGED: Final = "not_judged"
+# Cells between what a row is called and its change.
+_BEFORE_CHANGE: Final = 5
+
+_Row = Mapping[str, Cell]
+
+
+@dataclass(frozen=True)
+class Divisor:
+    """By what sums are divided, so that captures of other lengths and sizes compare.
+
+    Attributes:
+        steps: 1 where sums are compared as they are.
+        cores: Devices or cores that ran the device's rows.
+    """
+
+    steps: int = 1
+    hosts: int = 1
+    cores: int = 1
+    has_devices: bool = False
+
+    def of(self, table: ComparedTable, row: _Row) -> int:
+        """For one row of a table."""
+        if not table.is_sum:
+            return 1
+        is_device = self.has_devices
+        if table.place == "host":
+            is_device = False
+        elif table.place != "device_or_host":
+            is_device = row.get(table.place) == "device"
+        return self.steps * (self.cores if is_device else self.hosts)
+
+
+@dataclass
+class _Group:
+    """Rows of both sides with one key."""
+
+    base: list[_Row] = field(default_factory=list)
+    other: list[_Row] = field(default_factory=list)
+
+    @property
+    def match(self) -> Match:
+        if self.base and self.other:
+            return "both"
+        return "vanished" if self.base else "appeared"
+
+
+@dataclass(frozen=True)
+class ComparedRows:
+    """A table of changes, largest first, and what it says in numbers.
+
+    Attributes:
+        base_total: Sum of the measure; None where it has none, as latencies.
+        other_total: The same.
+    """
+
+    table: Table
+    matched: int
+    appeared: int
+    vanished: int
+    base_total: float | None
+    other_total: float | None
+
+
+def compare_rows(
+    compared: ComparedTable, tables: Sequence[Table], divisors: Sequence[Divisor]
+) -> ComparedRows:
+    """The rows of the base's table and of the other's.
+
+    Args:
+        compared: How.
+        tables: The base's, the other's.
+        divisors: The same.
+    """
+    groups = _matched(compared, *(_records(compared, table) for table in tables))
+    measure = _column(tables, compared.measure)
+    sums = [column for name in compared.sums if (column := _column(tables, name)) is not None]
+    shown = [column for name in compared.shown if (column := _column(tables, name)) is not None]
+    if measure is None:
+        return ComparedRows(Table((), []), 0, 0, 0, None, None)
+    rows = []
+    totals = [0.0, 0.0]
+    for group in groups:
+        values = [
+            _measured(compared, side, divisor)
+            for side, divisor in zip((group.base, group.other), divisors, strict=True)
+        ]
+        totals = [total + (value or 0.0) for total, value in zip(totals, values, strict=True)]
+        change = (values[1] or 0.0) - (values[0] or 0.0)
+        known = (group.other or group.base)[0]
+        rows.append(
+            (
+                *(known.get(column.id) for column in shown),
+                group.match,
+                len(group.base),
+                len(group.other),
+                *values,
+                change,
+                change / values[0] if values[0] else None,
+                *(_total(column.id, side) for column in sums for side in (group.base, group.other)),
+                NOT_JUDGED,
+            )
+        )
+    at = len(shown) + _BEFORE_CHANGE
+    rows.sort(key=lambda row: -abs(float(row[at] or 0)))
+    table = Table((*shown, *_columns(measure, sums, divisors[0], compared)), rows)
+    matches = [group.match for group in groups]
+    return ComparedRows(
+        table,
+        matches.count("both"),
+        matches.count("appeared"),
+        matches.count("vanished"),
+        *(total if compared.adds_up else None for total in totals),
+    )
+
+
+def _columns(
+    measure: Column, sums: Iterable[Column], divisor: Divisor, compared: ComparedTable
+) -> list[Column]:
+    label = measure.label
+    if compared.is_sum and divisor.steps * max(divisor.cores, divisor.hosts) > 1:
+        label = f"{label}, of a step of a core or host"
+    unit = measure.unit
+    return [
+        Column("match", "In", "string"),
+        Column("base_rows", "Rows of the base", "integer"),
+        Column("other_rows", "Rows of the other", "integer"),
+        Column(f"base_{measure.id}", f"{label}, base", "number", unit),
+        Column(f"other_{measure.id}", f"{label}, other", "number", unit),
+        Column(f"change_{unit}" if unit else "change", "Change", "number", unit),
+        Column("change_ratio", "Relative change", "number", "ratio"),
+        *(
+            Column(f"{side}_{column.id}", f"{column.label}, {side}", column.type, column.unit)
+            for column in sums
+            for side in ("base", "other")
+        ),
+        Column("significance", "Significance", "string"),
+    ]
+
+
+def _records(compared: ComparedTable, table: Table) -> list[_Row]:
+    ids = [column.id for column in table.columns]
+    rows = (dict(zip(ids, row, strict=True)) for row in table.rows)
+    return [
+        row
+        for row in rows
+        if all(row.get(name) in known for name, known in compared.where.items())
+        and not any(row.get(name) in known for name, known in compared.without.items())
+    ]
+
+
+def _column(tables: Iterable[Table], name: str) -> Column | None:
+    return next((column for table in tables for column in table.columns if column.id == name), None)
+
+
+def _matched(compared: ComparedTable, base: list[_Row], other: list[_Row]) -> list[_Group]:
+    """Groups of rows: each key matches what the more exact ones before it left over."""
+    found: list[_Group] = []
+    left = [base, other]
+    for number, key in enumerate(compared.keys):
+        parts = [name.partition(":")[::2] for name in key]
+        groups: dict[object, _Group] = {}
+        for row in left[0]:
+            groups.setdefault(_key(row, parts), _Group()).base.append(row)
+        for row in left[1]:
+            groups.setdefault(_key(row, parts), _Group()).other.append(row)
+        is_last = number == len(compared.keys) - 1
+        left = [[], []]
+        for group in groups.values():
+            if group.match == "both":
+                found.append(group)
+            elif is_last:
+                # Nothing on the other side looks like them: each is a change of its own.
+                found += [_Group(base=[row]) for row in group.base]
+                found += [_Group(other=[row]) for row in group.other]
+            else:
+                left[0] += group.base
+                left[1] += group.other
+    return found
+
+
+def _key(row: _Row, parts: Iterable[Sequence[str]]) -> object:
+    try:
+        return tuple(key_part(row.get(name), form) for name, form in parts)
+    except LacksPartError:
+        # Like no other row.
+        return id(row)
+
+
+def _measured(compared: ComparedTable, rows: Sequence[_Row], divisor: Divisor) -> float | None:
+    values = [
+        float(value) / divisor.of(compared, row)
+        for row in rows
+        if isinstance(value := row.get(compared.measure), int | float)
+    ]
+    if not values:
+        return None
+    return sum(values) if compared.adds_up else sum(values) / len(values)
+
+
+def _total(name: str, rows: Sequence[_Row]) -> Cell:
+    values = [value for row in rows if isinstance(value := row.get(name), int | float)]
+    return sum(values) if values else None
