@@ -2,24 +2,31 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from podscope_analyzers.out_of_memory import tells_of_no_memory
 from podscope_analyzers.planes import HOST_PLANE, TPU_PREFIX, XLA_MODULES
-from podscope_analyzers.prepared import PreparedLine, PreparedSpace
+from podscope_analyzers.prepared import PreparedLine, PreparedPlane, PreparedSpace
+from podscope_analyzers.xspace.metadata import StatValue
 
 ALLOCATION: Final = "MemoryAllocation"
 DEALLOCATION: Final = "MemoryDeallocation"
+FAILURES: Final = ("MemoryAllocationFailure", "[OutOfMemory]")
+"""Requests that could not be served: in our own traces, and as PyTorch's profiler calls them."""
 MAX_EVENTS: Final = 4_000_000
 """Of one host; what it has more is left out, and counted."""
 
+_MAX_FAILURES: Final = 100
 _ID_STATS: Final = ("index_on_host", "device_ordinal", "allocator_name")
 _NUMBERS: Final = {
     "stack_bytes": "bytes_reserved",
     "heap_bytes": "bytes_allocated",
     "free_bytes": "bytes_available",
+    "cached_bytes": "bytes_cached",
     "lifetime_peak_bytes": "peak_bytes_in_use",
     "requested_bytes": "requested_bytes",
     "allocation_bytes": "allocation_bytes",
@@ -60,6 +67,28 @@ class ModuleRun:
 
 
 @dataclass(frozen=True)
+class FailedAllocation:
+    """A request for memory that could not be served.
+
+    Attributes:
+        start_ps: From the capture's base; -1 when only a message tells of it.
+        allocator: Empty where the trace does not say it.
+        requested_bytes: 0 where the trace does not say it, as are the others.
+        used_bytes: Stack and heap at that moment.
+        message: What was reported; empty for an event.
+    """
+
+    start_ps: int
+    allocator: str
+    requested_bytes: int
+    used_bytes: int
+    free_bytes: int
+    cached_bytes: int
+    op_name: str
+    message: str
+
+
+@dataclass(frozen=True)
 class Allocations:
     """A host's allocator events, in the order of its planes.
 
@@ -71,12 +100,14 @@ class Allocations:
         texts: ``allocator``, ``op_name``, ``region_type``, ``shape``, ``data_type``.
         modules: Runs of programs on TPU cores.
         left_out: Events beyond ``MAX_EVENTS``.
+        failures: Requests that could not be served, in the order of the planes.
     """
 
     columns: Mapping[str, Array]
     texts: Mapping[str, Sequence[str]]
     modules: Sequence[ModuleRun]
     left_out: int = 0
+    failures: Sequence[FailedAllocation] = ()
 
     def __len__(self) -> int:
         return len(self.columns["start_ps"])
@@ -107,6 +138,7 @@ class Allocations:
             "texts": {name: list(texts) for name, texts in self.texts.items()},
             "modules": [list(vars(module).values()) for module in self.modules],
             "left_out": self.left_out,
+            "failures": [list(vars(failure).values()) for failure in self.failures],
         }
 
     @classmethod
@@ -123,7 +155,8 @@ class Allocations:
             msg = "columns of different lengths"
             raise ValueError(msg)
         modules = [ModuleRun(*module) for module in state["modules"]]
-        return cls(columns, texts, modules, int(state["left_out"]))
+        failures = [FailedAllocation(*failure) for failure in state["failures"]]
+        return cls(columns, texts, modules, int(state["left_out"]), failures)
 
 
 def host_allocations(space: PreparedSpace) -> Allocations:
@@ -145,7 +178,40 @@ def host_allocations(space: PreparedSpace) -> Allocations:
             is_allocation = kinds[line.columns().metadata[kept]] == 1
             blocks.append({"is_allocation": is_allocation, **_block(line, kept, tables)})
     texts = {name: list(table) for name, table in tables.items()}
-    return Allocations(_joined(blocks), texts, list(_module_runs(space)), left_out)
+    modules = list(_module_runs(space))
+    failures = [] if plane is None else list(islice(_failures(plane), _MAX_FAILURES))
+    return Allocations(_joined(blocks), texts, modules, left_out, failures)
+
+
+def _failures(plane: PreparedPlane) -> Iterator[FailedAllocation]:
+    names = plane.event_metadata.names
+    # Error messages end up as names of events too, where a program traces its errors.
+    kinds = np.array([(name in FAILURES) or tells_of_no_memory(name) for name in names], np.bool_)
+    for line in plane.lines if kinds.any() else ():
+        if line.is_derived or not line.event_count:
+            continue
+        columns = line.columns()
+        for event in np.flatnonzero(kinds[columns.metadata]).tolist():
+            name = names[int(columns.metadata[event])]
+            yield _failure(int(columns.start_ps[event]), name, line.event_stats(event))
+
+
+def _failure(start_ps: int, name: str, stats: Mapping[str, StatValue]) -> FailedAllocation:
+    def number(stat: str) -> int:
+        value = stats.get(stat, 0)
+        return int(value) if isinstance(value, int | float) else 0
+
+    allocator = [str(stats[stat]) for stat in stats if stat in _ID_STATS]
+    return FailedAllocation(
+        start_ps=start_ps,
+        allocator=allocator[-1] if allocator else "",
+        requested_bytes=number("requested_bytes"),
+        used_bytes=number("bytes_reserved") + number("bytes_allocated"),
+        free_bytes=number("bytes_available"),
+        cached_bytes=number("bytes_cached"),
+        op_name=str(stats.get("tf_op", "")),
+        message="" if name in FAILURES else name,
+    )
 
 
 def _joined(blocks: list[dict[str, Array]]) -> dict[str, Array]:

@@ -10,6 +10,9 @@ import numpy.typing as npt
 
 from podscope_analyzers.allocations import Allocations, Array
 
+BEFORE: Final = "allocated before the capture"
+_SIZES: Final = ("allocation_bytes", "requested_bytes")
+_TEXTS: Final = ("op_name", "region_type", "data_type", "shape")
 UNUSED: Final = "unused preallocated device memory"
 STACK: Final = "stack"
 Int64s = npt.NDArray[np.int64]
@@ -33,6 +36,11 @@ class Active:
     data_type: str
     shape: str
     occurrences: int = 1
+
+    @property
+    def total_bytes(self) -> int:
+        """Of all of them."""
+        return self.allocation_bytes * self.occurrences
 
     @property
     def key(self) -> tuple[int, int, str, str, str, str]:
@@ -84,21 +92,82 @@ class AllocatorProfile:
         return self.peak_bytes + self.number("free_bytes", self.peak_row)
 
     @cached_property
+    def _by_address(self) -> tuple[Int64s, npt.NDArray[np.bool_]]:
+        """Places ordered by address, then time; and which of them begin an address."""
+        addresses = self.events.columns["address"][self.rows]
+        order = np.argsort(addresses, kind="stable")
+        ordered = addresses[order]
+        return order, np.concatenate([np.ones(1, np.bool_), ordered[1:] != ordered[:-1]])
+
+    @cached_property
     def freed(self) -> Int64s:
         """The allocation that every deallocation undoes, -1 without one; shape (n,), places.
 
         Of two allocations of an address without a deallocation between them, the first counts.
         """
-        found = np.full(len(self.rows), -1, np.int64)
-        live: dict[int, int] = {}
-        addresses = self.events.columns["address"][self.rows].tolist()
-        is_allocation = self.events.columns["is_allocation"][self.rows].tolist()
-        for place, address in enumerate(addresses):
-            if is_allocation[place]:
-                live.setdefault(address, place)
-            else:
-                found[place] = live.pop(address, -1)
+        order, begins = self._by_address
+        is_allocation = self.events.columns["is_allocation"][self.rows][order]
+        # A stretch runs from one deallocation of an address to the next: its first event is the
+        # allocation that the last one undoes.
+        ends_before = np.concatenate([np.zeros(1, np.bool_), ~is_allocation[:-1]])
+        at = np.arange(len(order))
+        first = np.maximum.accumulate(np.where(begins | ends_before, at, 0))
+        matched = np.flatnonzero(~is_allocation & (first < at))
+        found = np.full(len(order), -1, np.int64)
+        found[order[matched]] = order[first[matched]]
         return found
+
+    @cached_property
+    def ends(self) -> Int64s:
+        """Where the memory of every event has another use or none: the address's next event.
+
+        Shape (n,), places; n where there is none.
+        """
+        order, begins = self._by_address
+        following = np.append(order[1:], len(order))
+        following[np.append(begins[1:], True)] = len(order)
+        found = np.empty(len(order), np.int64)
+        found[order] = following
+        return found
+
+    def live_at(self, place: int) -> Int64s:
+        """Recorded allocations in use after an event; shape (m,), places."""
+        is_allocation = self.events.columns["is_allocation"][self.rows[: place + 1]]
+        return np.flatnonzero(is_allocation & (self.ends[: place + 1] > place))
+
+    def breakdown_at(self, place: int) -> Sequence[Active]:
+        """What is in use after an event, the largest first, equal ones together.
+
+        What was allocated before the capture is one row, and so is the stack.
+        """
+        row = int(self.rows[place])
+        live = self.live_at(place)
+        sizes = self.events.columns["allocation_bytes"][self.rows[live]]
+        before = self.number("heap_bytes", row) - int(sizes.sum())
+        found, _ = self.grouped(live)
+        found += _special(before, BEFORE, "")
+        found += _special(self.number("stack_bytes", row), STACK, STACK)
+        return sorted(found, key=lambda one: (-one.total_bytes, *one.key))
+
+    def grouped(self, places: Int64s) -> tuple[list[Active], Int64s]:
+        """Equal allocations together, and which group every place is in; the first names it."""
+        columns, rows = self.events.columns, self.rows[places]
+        if not len(rows):
+            return [], np.zeros(0, np.int64)
+        keys = np.stack([columns[name][rows] for name in (*_SIZES, *_TEXTS)])
+        _, first, group, counts = np.unique(
+            keys, axis=1, return_index=True, return_inverse=True, return_counts=True
+        )
+        found = [
+            self.allocation(int(places[at]), occurrences=count)
+            for at, count in zip(first.tolist(), counts.tolist(), strict=True)
+        ]
+        return found, group.reshape(-1)
+
+    @property
+    def peak_place(self) -> int:
+        """Where most was in use, in time order."""
+        return int(np.flatnonzero(self.rows == self.peak_row)[0])
 
     def described(self, place: int) -> tuple[str, str, str, str]:
         """Operation, region, data type and shape; a deallocation has its allocation's."""
@@ -140,15 +209,16 @@ class AllocatorProfile:
                 if live.pop(addresses[i], None) is None:
                     freed += sizes[i]
                 unmapped += sizes[i]
-        found = [self._active(place) for place in live.values()]
+        found = [self.allocation(place) for place in live.values()]
         found += _special(unmapped - freed, UNUSED, "persist/dynamic")
         found += _special(self.number("stack_bytes", self.peak_row), STACK, STACK)
         return _merged(found)
 
-    def _active(self, place: int) -> Active:
+    def allocation(self, place: int, *, occurrences: int = 1) -> Active:
+        """An allocation as a row of its own, or as one of equal ones."""
         row = int(self.rows[place])
         sizes = (self.number("allocation_bytes", row), self.number("requested_bytes", row))
-        return Active(place, *sizes, *self.described(place))
+        return Active(place, *sizes, *self.described(place), occurrences)
 
     def sample(self, limit: int) -> Int64s:
         """Places of at most ``limit`` events: of every few neighbours the one with most in use."""

@@ -11,7 +11,8 @@ LOCALHOST = "localhost"
 
 _VARINT, _BYTES = 0, 2
 # Field numbers of the message.
-_DEVICE_ORDINAL, _LOCAL_CHIP_ID, _IS_SPARSE_CORE = 2, 4, 7
+_DEVICE_ORDINAL, _CORE_ON_CHIP, _LOCAL_CHIP_ID = 2, 3, 4
+_GLOBAL_CHIP_ID, _GLOBAL_CORE_ID, _IS_SPARSE_CORE = 5, 6, 7
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,18 @@ class CoreDetails:
         hostname: Of the host that it belongs to, as its XSpace says.
         device_ordinal: Number of the device on its host.
         local_chip_id: Chip on its host; several cores may share one.
+        core_on_chip: Number of the core on its chip.
+        global_chip_id: Chip in the whole job; None where the tracer did not say.
+        global_core_id: Core in the whole job, likewise.
     """
 
     hostname: str
     device_ordinal: int = 0
     local_chip_id: int = 0
     is_sparse_core: bool = False
+    core_on_chip: int = 0
+    global_chip_id: int | None = None
+    global_core_id: int | None = None
 
     @property
     def label(self) -> str:
@@ -36,12 +43,7 @@ class CoreDetails:
 
     def to_state(self) -> dict[str, Any]:
         """Plain values for storing."""
-        return {
-            "hostname": self.hostname,
-            "device_ordinal": self.device_ordinal,
-            "local_chip_id": self.local_chip_id,
-            "is_sparse_core": self.is_sparse_core,
-        }
+        return dict(vars(self))
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "CoreDetails":
@@ -51,7 +53,14 @@ class CoreDetails:
             device_ordinal=int(state["device_ordinal"]),
             local_chip_id=int(state["local_chip_id"]),
             is_sparse_core=bool(state["is_sparse_core"]),
+            core_on_chip=int(state["core_on_chip"]),
+            global_chip_id=_optional(state["global_chip_id"]),
+            global_core_id=_optional(state["global_core_id"]),
         )
+
+
+def _optional(number: Any) -> int | None:
+    return None if number is None else int(number)
 
 
 def core_details(space: OpSpace) -> dict[int, CoreDetails]:
@@ -72,6 +81,9 @@ def core_details(space: OpSpace) -> dict[int, CoreDetails]:
             device_ordinal=numbers.get(_DEVICE_ORDINAL, 0),
             local_chip_id=numbers.get(_LOCAL_CHIP_ID, 0),
             is_sparse_core=bool(numbers.get(_IS_SPARSE_CORE, 0)),
+            core_on_chip=numbers.get(_CORE_ON_CHIP, 0),
+            global_chip_id=numbers.get(_GLOBAL_CHIP_ID),
+            global_core_id=numbers.get(_GLOBAL_CORE_ID),
         )
     return cores
 

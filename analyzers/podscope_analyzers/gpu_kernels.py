@@ -246,6 +246,8 @@ def host_kernels(space: OpSpace, programs: Programs) -> KernelDatabase:
     """Kernels of one host's GPUs."""
     found: dict[tuple[Any, ...], Kernel] = {}
     for plane in device_planes(space):
+        if "kernel_details" not in plane.stat_names:
+            continue
         for line in plane.lines:
             if not line.is_derived:
                 for kernel in _line_kernels(plane, line, programs):

@@ -1,7 +1,10 @@
 """The steps of every host as the comparison of hosts needs them: own work, waiting, parts."""
 
+from dataclasses import replace
+
 import numpy as np
 
+from podscope_analyzers.arrivals import host_arrivals
 from podscope_analyzers.capture_stats import CaptureStats, HostRow
 from podscope_analyzers.step_categories import (
     BETWEEN_DEVICES,
@@ -26,8 +29,19 @@ def host_works(stats: CaptureStats) -> list[HostWork]:
     """The steps of every host that takes part in them, in name order."""
     steps = stats.all_steps
     times = own_categories_ps(steps, stats.hosts)
-    taking_part = set(np.unique(steps.host_index).tolist())
-    return [_host_work(steps, times, host) for host in stats.hosts if host.index in taking_part]
+    own = own_work_ps(steps, times)
+    order = np.argsort(steps.host_index, kind="stable")
+    order = order[~steps.is_sparse_core[order]]
+    arrivals = host_arrivals(steps)
+    begins = np.searchsorted(steps.host_index[order], np.arange(len(stats.hosts) + 1))
+    return [
+        replace(
+            _host_work(stats, times, own, host, order[begins[host.index] : begins[host.index + 1]]),
+            arrivals=arrivals.get(host.index),
+        )
+        for host in stats.hosts
+        if begins[host.index + 1] > begins[host.index]
+    ]
 
 
 def own_work_ps(steps: StepDatabase, times: Int64s) -> Int64s:
@@ -36,10 +50,22 @@ def own_work_ps(steps: StepDatabase, times: Int64s) -> Int64s:
     return own
 
 
-def _host_work(steps: StepDatabase, times: Int64s, host: HostRow) -> HostWork:
-    rows = _busiest_rows(steps, own_work_ps(steps, times), host.index)
-    is_there = rows >= 0
-    picked = rows[is_there]
+def _host_work(
+    stats: CaptureStats, times: Int64s, own_ps: Int64s, host: HostRow, rows: Int64s
+) -> HostWork:
+    """One host.
+
+    Args:
+        stats: Of the capture.
+        times: Of every row, by category.
+        own_ps: Own work of every row.
+        host: Which one.
+        rows: Its rows, those of SparseCores not among them.
+    """
+    steps = stats.all_steps
+    busiest = _busiest_rows(steps, own_ps, rows)
+    is_there = busiest >= 0
+    picked = busiest[is_there]
 
     def column(values: Int64s, missing: int = 0) -> Int64s:
         whole = np.full(len(steps), missing, np.int64)
@@ -47,7 +73,8 @@ def _host_work(steps: StepDatabase, times: Int64s, host: HostRow) -> HostWork:
         return whole
 
     waiting = times[picked, COLLECTIVES]
-    own = host.own_steps(steps)[picked]
+    has_activity = not steps.has_device or len(host.activity.phases)
+    own = host.own_steps(steps)[picked] if has_activity else picked
     if steps.has_device:
         parts = {
             "compute": times[picked, COMPUTE],
@@ -62,6 +89,7 @@ def _host_work(steps: StepDatabase, times: Int64s, host: HostRow) -> HostWork:
         }
     total = steps.duration_ps[picked]
     parts["host"] = np.maximum(total - waiting - sum(parts.values()), 0)
+    cores, core_own = _cores(stats, own_ps, rows)
     return HostWork(
         host=host.host,
         total_ps=column(total, MISSING),
@@ -71,12 +99,27 @@ def _host_work(steps: StepDatabase, times: Int64s, host: HostRow) -> HostWork:
             name: column(values[own])
             for name, values in zip(host.activity.phases, host.activity.phase_ps, strict=True)
         },
+        cores=cores,
+        core_own_ps=core_own,
     )
 
 
-def _busiest_rows(steps: StepDatabase, own_ps: Int64s, host_index: int) -> Int64s:
-    """Of every step, the host's core with the longest own work, shape (s,); -1 without any."""
-    rows = np.flatnonzero((steps.host_index == host_index) & ~steps.is_sparse_core)
+def _cores(
+    stats: CaptureStats, own_ps: Int64s, rows: Int64s
+) -> tuple[tuple[str, ...], Int64s | None]:
+    """Names of a host's cores and the own work of each in every step, where it has several."""
+    steps = stats.all_steps
+    ids, place = np.unique(steps.core_id[rows], return_inverse=True)
+    if len(ids) < 2:
+        return (), None
+    own = np.full((len(ids), len(steps)), MISSING, np.int64)
+    own[place, steps.row_step[rows]] = own_ps[rows]
+    names = [stats.cores[core].label if core in stats.cores else str(core) for core in ids.tolist()]
+    return tuple(names), own
+
+
+def _busiest_rows(steps: StepDatabase, own_ps: Int64s, rows: Int64s) -> Int64s:
+    """Of every step, the one of these rows with the longest own work, shape (s,); -1 if none."""
     best = np.full(len(steps), -1, np.int64)
     # Ascending own work: the last assignment of a step is its longest.
     ordered = rows[np.argsort(own_ps[rows], kind="stable")]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from podscope_analyzers.capture_stats import CaptureStats
-from podscope_analyzers.inference_latency import Latency, latency
+from podscope_analyzers.inference.latency import Latency, latency
 from podscope_analyzers.input_pipeline import InputPipeline, analyze_input_pipeline
 from podscope_analyzers.op_metrics.database import OpDatabase
 from podscope_analyzers.op_metrics.framework_view import framework_view
@@ -19,8 +19,6 @@ from podscope_analyzers.steps import StepDatabase
 
 TOP_OPS: Final = 10
 FEW_16BIT_PERCENT: Final = 10.0
-EAGER_PERCENT: Final = 10.0
-OUTSIDE_PERCENT: Final = 5.0
 
 NO_DEVICE_TRACE: Final = (
     "No device was traced: the tables hold the host's side only. Check that the job runs on an "
@@ -82,30 +80,6 @@ class Overview:
             "may be faster, where the model allows it."
         )
 
-    @property
-    def eager_advice(self) -> str:
-        """A sentence when much of the time is spent in eagerly executed operations."""
-        parts = [
-            f"{100 * ratio:.1f}% of the operations' time on the {place} runs eagerly."
-            for place, ratio in (
-                ("host", self.host_eager_ratio),
-                ("device", self.device_eager_ratio),
-            )
-            if 100 * ratio > EAGER_PERCENT
-        ]
-        return " ".join([*parts, "Compile it with tf.function."]) if parts else ""
-
-    @property
-    def outside_compilation_advice(self) -> str:
-        """A sentence when the device waits for operations outside its program."""
-        percent = 100 * self.outside_compilation_ratio
-        if percent <= OUTSIDE_PERCENT:
-            return ""
-        return (
-            f"{percent:.1f}% of the device's time goes to operations that run on the host, "
-            "outside the compiled program. Move them out of the step."
-        )
-
 
 def overview(stats: CaptureStats, steps: StepDatabase) -> Overview:
     """The figures of a capture.
@@ -125,7 +99,7 @@ def overview(stats: CaptureStats, steps: StepDatabase) -> Overview:
         errors = (NO_DEVICE_TRACE,)
     return Overview(
         pipeline=pipeline,
-        latency=Latency() if environment.is_training else latency(stats.requests),
+        latency=Latency() if environment.is_training else latency(stats.inference),
         top_ops=top_ops(stats, stats.device_ops),
         compute_16bit_ratio=ps16 / measured if measured else 0.0,
         compute_32bit_ratio=ps32 / measured if measured else 0.0,

@@ -26,19 +26,12 @@ CATEGORY_IDS = (
 
 def is_complete(stats: CaptureStats) -> npt.NDArray[np.bool_]:
     """Which of the steps every host has recorded from begin to end, shape (s,)."""
-    steps = stats.all_steps
-    complete = np.ones(len(steps), np.bool_)
-    for host in stats.hosts:
-        cut = host.steps.incomplete_steps()
-        own = host.own_steps(steps)
-        rows = np.flatnonzero(own >= 0)
-        complete[steps.row_step[rows[cut[own[rows]]]]] = False
-    return complete
+    return stats.is_complete
 
 
 def complete_steps(stats: CaptureStats) -> StepDatabase:
     """The steps that every host has recorded from begin to end."""
-    return stats.all_steps.select(np.flatnonzero(is_complete(stats)))
+    return stats.complete_steps
 
 
 def longest_rows(steps: StepDatabase) -> Int64s:

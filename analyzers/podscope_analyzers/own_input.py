@@ -7,10 +7,13 @@ breakdown.
 
 from dataclasses import replace
 
+import numpy as np
+
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.input_pipeline import InputPipeline, analyze_input_pipeline
 from podscope_analyzers.input_pipeline.bottleneck import (
     Bottleneck,
+    InputVerdict,
     classify_input,
     classify_output,
     generic_bottleneck,
@@ -18,7 +21,7 @@ from podscope_analyzers.input_pipeline.bottleneck import (
 from podscope_analyzers.input_pipeline.generic_steps import PARTS, GenericSteps, longest_core_ms
 from podscope_analyzers.input_pipeline.summaries import summarize
 from podscope_analyzers.overview_steps import complete_steps, longest_rows
-from podscope_analyzers.step_activity import names_input
+from podscope_analyzers.step_annotations import names_input
 from podscope_analyzers.step_categories import (
     COLLECTIVES,
     INPUT,
@@ -27,6 +30,7 @@ from podscope_analyzers.step_categories import (
     OUTPUT,
     Int64s,
     own_categories_ps,
+    starved_times_ps,
 )
 from podscope_analyzers.steps import StepDatabase
 
@@ -42,11 +46,11 @@ def own_input_pipeline(stats: CaptureStats) -> InputPipeline:
         return pipeline
     times = own_categories_ps(steps, stats.hosts)
     if hardware == "TPU":
-        return replace(pipeline, bottleneck=_tpu_bottleneck(times, pipeline.bottleneck))
+        return replace(pipeline, bottleneck=_tpu_bottleneck(steps, times, pipeline.bottleneck))
     return replace(
         pipeline,
         steps=_longest_hosts(steps, times),
-        bottleneck=_bottleneck(times, uses_tf_data=pipeline.time.uses_tf_data),
+        bottleneck=_bottleneck(steps, times, uses_tf_data=pipeline.time.uses_tf_data),
     )
 
 
@@ -69,14 +73,38 @@ def _longest_hosts(steps: StepDatabase, times: Int64s) -> GenericSteps:
     )
 
 
-def _tpu_bottleneck(times: Int64s, found: Bottleneck) -> Bottleneck:
+def input_share(steps: StepDatabase, times: Int64s) -> tuple[float, float]:
+    """Share of the step time that waits for input, and its standard error, both 0 to 1.
+
+    Args:
+        steps: At least one.
+        times: Of every row, by category.
+    """
+    step_ps, input_ps = np.zeros(len(steps)), np.zeros(len(steps))
+    np.add.at(step_ps, steps.row_step, times.sum(axis=1))
+    np.add.at(input_ps, steps.row_step, times[:, INPUT])
+    known = step_ps > 0
+    if not known.any():
+        return 0.0, 0.0
+    shares = input_ps[known] / step_ps[known]
+    error = float(shares.std(ddof=1)) / len(shares) ** 0.5 if len(shares) > 1 else 0.0
+    return float(input_ps.sum() / step_ps.sum()), error
+
+
+def tpu_verdict(steps: StepDatabase, times: Int64s) -> InputVerdict:
+    """How much the steps of TPUs wait for input."""
+    share, error = input_share(steps, times)
+    # Idle cores have a statement of their own on TPUs: no input is suspected behind them.
+    return classify_input(100 * share, 0.0, 100 * error)
+
+
+def _tpu_bottleneck(steps: StepDatabase, times: Int64s, found: Bottleneck) -> Bottleneck:
     """What bounds the steps of TPUs, input and output by the shares of the breakdown.
 
     The reference divides by a sum of maxima over the cores, which is longer than the step.
     """
     percents = 100 * times.sum(axis=0) / max(int(times.sum()), 1)
-    # Idle cores have a statement of their own on TPUs: no input is suspected behind them.
-    verdict = classify_input(float(percents[INPUT]), all_other_percent=0.0)
+    verdict = tpu_verdict(steps, times)
     return replace(
         found,
         input_classification=verdict.classification,
@@ -85,7 +113,7 @@ def _tpu_bottleneck(times: Int64s, found: Bottleneck) -> Bottleneck:
     )
 
 
-def _bottleneck(times: Int64s, *, uses_tf_data: bool) -> Bottleneck:
+def _bottleneck(steps: StepDatabase, times: Int64s, *, uses_tf_data: bool) -> Bottleneck:
     total_ms = times.sum(axis=0) / 1e9
     return generic_bottleneck(
         step_ms=float(total_ms.sum()),
@@ -94,18 +122,21 @@ def _bottleneck(times: Int64s, *, uses_tf_data: bool) -> Bottleneck:
         kernel_launch_ms=float(total_ms[LAUNCH]),
         all_other_ms=float(total_ms[OTHER]),
         uses_tf_data=uses_tf_data,
+        input_error_percent=100 * input_share(steps, times)[1],
     )
 
 
 def input_evidence(stats: CaptureStats) -> tuple[str, ...]:
     """Which of the training loop's annotations count as input, the longest first.
 
-    Empty where none does: on devices their own events say what waits for input.
+    Empty where none does. On GPUs it is how long they starved; TPUs' own events say it all.
     """
     steps = complete_steps(stats)
-    if steps.has_device or not len(steps):
-        return ()
     total_ps = int(steps.duration_ps.sum())
+    if not total_ps:
+        return ()
+    if steps.has_device:
+        return _starving(stats, steps, total_ps)
     spent: dict[str, int] = {}
     for host in stats.hosts:
         own = host.own_steps(steps)
@@ -118,4 +149,14 @@ def input_evidence(stats: CaptureStats) -> tuple[str, ...]:
         f"The annotation '{name}' counts as input: {spent[name] / total_ps:.1%} of the step time "
         "is spent in it."
         for name in longest[:MAX_EVIDENCE]
+    )
+
+
+def _starving(stats: CaptureStats, steps: StepDatabase, total_ps: int) -> tuple[str, ...]:
+    starved_ps = sum(int(starved_times_ps(steps, host)[1].sum()) for host in stats.hosts)
+    if not starved_ps:
+        return ()
+    return (
+        f"In {starved_ps / total_ps:.1%} of the step time no GPU of a host ran anything while a "
+        "thread of the host waited for the next batch.",
     )

@@ -4,28 +4,36 @@ A capture's results are made from its hosts' partials alone: a late host adds it
 decoded again, and the order in which hosts arrive does not matter.
 """
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from podscope_analyzers.allocations import Allocations
-from podscope_analyzers.core_details import CoreDetails
 from podscope_analyzers.errors import PartialError
-from podscope_analyzers.gpu_kernels import KernelDatabase
-from podscope_analyzers.hlo.programs import Programs
-from podscope_analyzers.inference_latency import Requests
-from podscope_analyzers.op_metrics.database import OpDatabase
-from podscope_analyzers.peaks import PerfEnv
-from podscope_analyzers.result import Loss
-from podscope_analyzers.run_environment import RunEnvironment
 from podscope_analyzers.states import MAX_UNPACKED_BYTES, pack_state, unpack_state
-from podscope_analyzers.step_activity import StepActivity
-from podscope_analyzers.steps import StepDatabase
-from podscope_analyzers.summary import HostSummary
-from podscope_analyzers.tf_data.pipelines import TfDataStats
 
-PARTIAL_VERSION: Final = 4
-PART_VERSION: Final = 1
+if TYPE_CHECKING:
+    from podscope_analyzers.allocations import Allocations
+    from podscope_analyzers.annotations import Annotations
+    from podscope_analyzers.core_details import CoreDetails
+    from podscope_analyzers.counters import Counters
+    from podscope_analyzers.gpu_kernels import KernelDatabase
+    from podscope_analyzers.hlo.programs import Programs
+    from podscope_analyzers.host_facts import HostFacts
+    from podscope_analyzers.inference import InferenceStats
+    from podscope_analyzers.op_metrics.database import OpDatabase
+    from podscope_analyzers.peaks import PerfEnv
+    from podscope_analyzers.result import Loss
+    from podscope_analyzers.run_environment import RunEnvironment
+    from podscope_analyzers.slice_transfers import SliceTransfers
+    from podscope_analyzers.step_activity import StepActivity
+    from podscope_analyzers.steps import StepDatabase
+    from podscope_analyzers.summary import HostSummary
+    from podscope_analyzers.tf_data.loaders import Loaders
+    from podscope_analyzers.tf_data.pipelines import TfDataStats
+
+PARTIAL_VERSION: Final = 15
+PART_VERSION: Final = 2
 
 
 @dataclass(frozen=True)
@@ -37,32 +45,43 @@ class HostPartial:
         hostname: What its XSpace says.
         steps: All of them, incomplete ones too: a tool that wants none of these drops them.
         activity: What the host's threads did in the steps, column i for step i.
+        loaders: Its loaders that are no tf.data.
+        slice_transfers: What its TPU cores sent to other slices.
         cores: What is known of its TPU cores, by plane id.
+        facts: What advice rests on beside the stats.
+        program_titles: ``module(program id)`` of its programs, by unsigned id.
         summary: Its few figures for lists and metrics.
         programs: Its HLO programs. A part, as are all fields below: stored apart from the rest,
             since only few tools need it, and None when it was not read back.
         allocations: What its allocators recorded.
+        counters: Values of its devices' hardware counters.
     """
 
     host: str
     hostname: str
-    run_environment: RunEnvironment
-    perf_env: PerfEnv
-    host_ops: OpDatabase
-    device_ops: OpDatabase
-    host_execution: OpDatabase
-    steps: StepDatabase
-    activity: StepActivity
-    kernels: KernelDatabase
-    requests: Requests
-    tf_data: TfDataStats
-    cores: Mapping[int, CoreDetails]
+    run_environment: "RunEnvironment"
+    perf_env: "PerfEnv"
+    host_ops: "OpDatabase"
+    device_ops: "OpDatabase"
+    host_execution: "OpDatabase"
+    steps: "StepDatabase"
+    activity: "StepActivity"
+    kernels: "KernelDatabase"
+    inference: "InferenceStats"
+    annotations: "Annotations"
+    tf_data: "TfDataStats"
+    loaders: "Loaders"
+    slice_transfers: "SliceTransfers"
+    cores: "Mapping[int, CoreDetails]"
+    program_titles: Mapping[int, str]
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
-    losses: tuple[Loss, ...]
-    summary: HostSummary
-    programs: Programs | None = None
-    allocations: Allocations | None = None
+    losses: "tuple[Loss, ...]"
+    facts: "HostFacts"
+    summary: "HostSummary"
+    programs: "Programs | None" = None
+    allocations: "Allocations | None" = None
+    counters: "Counters | None" = None
 
     def part_to_bytes(self, name: str) -> bytes:
         """One of ``PARTS`` as a compressed block of its own.
@@ -93,7 +112,7 @@ class HostPartial:
             if state["part_version"] != PART_VERSION:
                 msg = f"version {state['part_version']}, not {PART_VERSION}"
                 raise ValueError(msg)
-            return replace(self, **{name: PARTS[name].from_state(state[name])})
+            return replace(self, **{name: _kind(PARTS[name]).from_state(state[name])})
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             msg = f"the stored {name} are damaged ({error}); analyze the capture again"
             raise PartialError(msg) from error
@@ -106,6 +125,7 @@ class HostPartial:
                 "host": self.host,
                 "hostname": self.hostname,
                 **{name: getattr(self, name).to_state() for name in _SECTIONS},
+                "program_titles": dict(self.program_titles),
                 "cores": {core: details.to_state() for core, details in self.cores.items()},
                 "errors": list(self.errors),
                 "warnings": list(self.warnings),
@@ -138,10 +158,14 @@ class HostPartial:
 
     @classmethod
     def _from_state(cls, state: Mapping[str, Any]) -> Self:
-        sections = {name: kind.from_state(state[name]) for name, kind in _SECTIONS.items()}
+        from podscope_analyzers.core_details import CoreDetails
+        from podscope_analyzers.result import Loss
+
+        sections = {name: _kind(path).from_state(state[name]) for name, path in _SECTIONS.items()}
         return cls(
             host=str(state["host"]),
             hostname=str(state["hostname"]),
+            program_titles={int(k): str(v) for k, v in state["program_titles"].items()},
             cores={int(k): CoreDetails.from_state(v) for k, v in state["cores"].items()},
             errors=tuple(state["errors"]),
             warnings=tuple(state["warnings"]),
@@ -150,20 +174,34 @@ class HostPartial:
         )
 
 
-_SECTIONS: Final[Mapping[str, Any]] = {
-    "run_environment": RunEnvironment,
-    "perf_env": PerfEnv,
-    "host_ops": OpDatabase,
-    "device_ops": OpDatabase,
-    "host_execution": OpDatabase,
-    "steps": StepDatabase,
-    "activity": StepActivity,
-    "kernels": KernelDatabase,
-    "requests": Requests,
-    "tf_data": TfDataStats,
-    "summary": HostSummary,
+# Modules are loaded when a section is read back, and not where it is only written.
+_SECTIONS: Final[Mapping[str, str]] = {
+    "run_environment": "run_environment:RunEnvironment",
+    "perf_env": "peaks:PerfEnv",
+    "host_ops": "op_metrics.database:OpDatabase",
+    "device_ops": "op_metrics.database:OpDatabase",
+    "host_execution": "op_metrics.database:OpDatabase",
+    "steps": "steps:StepDatabase",
+    "activity": "step_activity:StepActivity",
+    "kernels": "gpu_kernels:KernelDatabase",
+    "inference": "inference:InferenceStats",
+    "annotations": "annotations:Annotations",
+    "tf_data": "tf_data.pipelines:TfDataStats",
+    "loaders": "tf_data.loaders:Loaders",
+    "slice_transfers": "slice_transfers:SliceTransfers",
+    "facts": "host_facts:HostFacts",
+    "summary": "summary:HostSummary",
 }
-"""The parts that store themselves, by attribute; each has ``to_state`` and ``from_state``."""
+"""The kinds of what stores itself, by attribute; each has ``to_state`` and ``from_state``."""
 
-PARTS: Final[Mapping[str, Any]] = {"programs": Programs, "allocations": Allocations}
+PARTS: Final[Mapping[str, str]] = {
+    "programs": "hlo.programs:Programs",
+    "allocations": "allocations:Allocations",
+    "counters": "counters:Counters",
+}
 """What is stored in files of its own, by attribute; the tools that need one name it."""
+
+
+def _kind(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(f"{__package__}.{module}"), name)

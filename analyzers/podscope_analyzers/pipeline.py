@@ -1,35 +1,20 @@
 """From bytes to results: each host once, then any tool over any of the hosts."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from mmap import mmap
+from typing import TYPE_CHECKING
 
-from podscope_analyzers.allocations import Allocations, host_allocations
 from podscope_analyzers.capture_stats import CaptureStats, Diagnostics, HostRow
-from podscope_analyzers.core_details import LOCALHOST, core_details
-from podscope_analyzers.gpu_kernels import KernelDatabase, host_kernels
-from podscope_analyzers.hlo.programs import Programs, read_programs
-from podscope_analyzers.inference_latency import Requests
-from podscope_analyzers.inference_requests import host_requests
-from podscope_analyzers.op_metrics.database import OpDatabase
-from podscope_analyzers.op_metrics.host_databases import device_op_database, host_op_database
-from podscope_analyzers.op_metrics.host_execution import host_execution_database
-from podscope_analyzers.op_metrics.run_environment import host_perf_env, host_run_environment
+from podscope_analyzers.lazy import lazily
 from podscope_analyzers.partials import HostPartial
-from podscope_analyzers.peaks import PerfEnv
-from podscope_analyzers.prepare import prepare
 from podscope_analyzers.registry import Tool, check_parameters, find_tool
-from podscope_analyzers.result import Scope, ToolResult
-from podscope_analyzers.run_environment import RunEnvironment
-from podscope_analyzers.step_activity import step_activity
-from podscope_analyzers.steps import combine_step_databases, host_step_database
-from podscope_analyzers.steps.database import CORES_PER_HOST, StepDatabase
-from podscope_analyzers.steps.intersection import step_spans
-from podscope_analyzers.summary import HostSummary, summarize_hosts
-from podscope_analyzers.tf_data.events import host_tf_data
+from podscope_analyzers.sections import HostSections
 from podscope_analyzers.xspace import open_xspace
 
-_NO_SUMMARY = HostSummary("", 0, False, 0, None, None, None, None, {})
+if TYPE_CHECKING:
+    from podscope_analyzers.result import Scope, ToolResult
+    from podscope_analyzers.steps.database import StepDatabase
 
 
 def analyze_host(buffer: bytes | memoryview | mmap, host: str) -> HostPartial:
@@ -42,33 +27,51 @@ def analyze_host(buffer: bytes | memoryview | mmap, host: str) -> HostPartial:
     Raises:
         XSpaceError: the bytes are not a valid XSpace.
     """
-    space = open_xspace(buffer)
-    prepared = prepare(space)
-    programs = read_programs(prepared)
-    steps = host_step_database(prepared)
-    begin_ps, end_ps = step_spans(steps)
-    partial = HostPartial(
-        host=host,
-        hostname=space.hostnames[0] if space.hostnames else LOCALHOST,
-        run_environment=host_run_environment(prepared, programs),
-        perf_env=host_perf_env(prepared),
-        host_ops=host_op_database(prepared),
-        device_ops=device_op_database(prepared, programs),
-        host_execution=host_execution_database(prepared, programs),
-        steps=steps,
-        activity=step_activity(space, begin_ps, end_ps),
-        kernels=host_kernels(prepared, programs),
-        requests=host_requests(prepared),
-        tf_data=host_tf_data(prepared),
-        cores=core_details(prepared),
-        errors=tuple(dict.fromkeys(space.errors)),
-        warnings=tuple(dict.fromkeys(space.warnings)),
-        losses=(),
-        summary=_NO_SUMMARY,
-        programs=programs.unparsed(),
-        allocations=host_allocations(prepared),
+    partial = open_host(buffer, host)
+    return HostPartial(
+        **{field.name: getattr(partial, field.name) for field in fields(HostPartial)}
     )
-    return replace(partial, summary=summarize_hosts(combine([partial])))
+
+
+def open_host(buffer: bytes | memoryview | mmap, host: str) -> HostPartial:
+    """One host's XSpace, of which each section is computed when it is first read.
+
+    What one tool needs is computed faster than what all need; but the bytes and all that was
+    decoded of them stay in memory as long as the partial does, and bad bytes of an event are only
+    found when it is read.
+
+    Args:
+        buffer: The file's bytes.
+        host: The host's name in the capture.
+
+    Raises:
+        XSpaceError: the structure of the bytes is not that of a valid XSpace. Reading a section
+            raises it too.
+    """
+    sections = HostSections(open_xspace(buffer), host)
+    partial = lazily(
+        HostPartial,
+        {
+            **{
+                field.name: _section(sections, field.name)
+                for field in fields(HostPartial)
+                if field.name != "summary"
+            },
+            "summary": lambda: _summary(partial),
+        },
+    )
+    return partial
+
+
+def _section(sections: HostSections, name: str) -> Callable[[], object]:
+    """What computes one section."""
+    return lambda: getattr(sections, name)
+
+
+def _summary(partial: HostPartial) -> object:
+    from podscope_analyzers.summary import summarize_hosts
+
+    return summarize_hosts(combine([partial]))
 
 
 def combine(
@@ -76,50 +79,129 @@ def combine(
 ) -> CaptureStats:
     """The stats of several hosts together; the order of the partials does not matter.
 
+    Each is combined when it is first read.
+
     Args:
         partials: One per host.
         keep_incomplete_steps: Whether ``steps`` has each host's first and last step too.
     """
     ordered = sorted(partials, key=lambda partial: partial.host)
-    databases = [partial.steps for partial in ordered]
-    all_steps = _combined_steps(databases, keep_incomplete=True)
-    return CaptureStats(
-        hosts=tuple(_host_row(index, partial) for index, partial in enumerate(ordered)),
-        host_ops=OpDatabase.combine((p.host_ops for p in ordered), add_cores=False),
-        device_ops=OpDatabase.combine(p.device_ops for p in ordered),
-        host_execution=OpDatabase.combine(p.host_execution for p in ordered),
-        steps=all_steps
-        if keep_incomplete_steps
-        else _combined_steps(databases, keep_incomplete=False),
-        all_steps=all_steps,
-        cores={
-            CORES_PER_HOST * index + core: details
-            for index, partial in enumerate(ordered)
-            for core, details in partial.cores.items()
+
+    def stats() -> CaptureStats:
+        return combined
+
+    combined = lazily(
+        CaptureStats,
+        {
+            "hosts": lambda: tuple(_host_row(i, partial) for i, partial in enumerate(ordered)),
+            "host_ops": lambda: _databases(ordered, "host_ops", add_cores=False),
+            "device_ops": lambda: _databases(ordered, "device_ops"),
+            "host_execution": lambda: _databases(ordered, "host_execution"),
+            "steps": lambda: (
+                stats().all_steps
+                # Steps of TPUs, and few steps, are all kept: the same once more.
+                if keep_incomplete_steps
+                or not any(p.steps.incomplete_steps().any() for p in ordered)
+                else _combined_steps(ordered, keep_incomplete=False)
+            ),
+            "all_steps": lambda: _combined_steps(ordered, keep_incomplete=True),
+            "cores": lambda: _cores(ordered),
+            "kernels": lambda: _kernels(ordered),
+            "run_environment": lambda: _run_environment(ordered),
+            "perf_env": lambda: _perf_env(ordered),
+            "inference": lambda: _inference(ordered),
+            "annotations": lambda: _annotations(ordered),
+            "program_titles": lambda: _titles(ordered),
+            "diagnostics": lambda: Diagnostics(
+                errors=_messages([(p.host, p.errors) for p in ordered]),
+                warnings=_messages([(p.host, p.warnings) for p in ordered]),
+            ),
+            "losses": lambda: tuple(loss for partial in ordered for loss in partial.losses),
+            "programs": lambda: _programs(ordered),
+            "allocations": lambda: _allocations(ordered),
+            "counters": lambda: _counters(ordered),
         },
-        kernels=KernelDatabase.combine(p.kernels for p in ordered),
-        run_environment=RunEnvironment.combine(p.run_environment for p in ordered),
-        perf_env=PerfEnv.combine(p.perf_env for p in ordered),
-        requests=Requests.combine(p.requests for p in ordered),
-        diagnostics=Diagnostics(
-            errors=_messages([(p.host, p.errors) for p in ordered]),
-            warnings=_messages([(p.host, p.warnings) for p in ordered]),
-        ),
-        losses=tuple(loss for partial in ordered for loss in partial.losses),
-        programs=Programs.combine(p.programs for p in ordered if p.programs is not None),
-        # Tools that work on them answer for single hosts.
-        allocations=next(
-            (p.allocations for p in ordered if p.allocations is not None), Allocations.empty()
-        ),
     )
+    return combined
+
+
+def _are_all_complete(ordered: Sequence[HostPartial]) -> bool:
+    """Whether no step is left out: of TPUs, and of few, all are kept."""
+    return not any(partial.steps.incomplete_steps().any() for partial in ordered)
+
+
+def _databases(ordered: Sequence[HostPartial], name: str, *, add_cores: bool = True) -> object:
+    from podscope_analyzers.op_metrics.database import OpDatabase
+
+    return OpDatabase.combine((getattr(p, name) for p in ordered), add_cores=add_cores)
+
+
+def _cores(ordered: Sequence[HostPartial]) -> object:
+    from podscope_analyzers.steps.database import CORES_PER_HOST
+
+    return {
+        CORES_PER_HOST * index + core: details
+        for index, partial in enumerate(ordered)
+        for core, details in partial.cores.items()
+    }
+
+
+def _kernels(ordered: Sequence[HostPartial]) -> object:
+    from podscope_analyzers.gpu_kernels import KernelDatabase
+
+    return KernelDatabase.combine(p.kernels for p in ordered)
+
+
+def _run_environment(ordered: Sequence[HostPartial]) -> object:
+    from podscope_analyzers.run_environment import RunEnvironment
+
+    return RunEnvironment.combine(p.run_environment for p in ordered)
+
+
+def _perf_env(ordered: Sequence[HostPartial]) -> object:
+    from podscope_analyzers.peaks import PerfEnv
+
+    return PerfEnv.combine(p.perf_env for p in ordered)
+
+
+def _inference(ordered: Sequence[HostPartial]) -> object:
+    from podscope_analyzers.inference import InferenceStats
+
+    return InferenceStats.combine(p.inference for p in ordered)
+
+
+def _annotations(ordered: Sequence[HostPartial]) -> object:
+    from podscope_analyzers.annotations import Annotations
+
+    return Annotations.combine(p.annotations for p in ordered)
+
+
+def _programs(ordered: Sequence[HostPartial]) -> object:
+    from podscope_analyzers.hlo.programs import Programs
+
+    return Programs.combine(p.programs for p in ordered if p.programs is not None)
+
+
+def _allocations(ordered: Sequence[HostPartial]) -> object:
+    from podscope_analyzers.allocations import Allocations
+
+    # Tools that work on them answer for single hosts.
+    found = (p.allocations for p in ordered if p.allocations is not None)
+    return next(found, Allocations.empty())
+
+
+def _counters(ordered: Sequence[HostPartial]) -> object:
+    from podscope_analyzers.counters import Counters
+
+    return next((p.counters for p in ordered if p.counters is not None), Counters.empty())
 
 
 def run_tool(
     name: str,
     partials: Sequence[HostPartial],
-    scope: Scope,
+    scope: "Scope",
     parameters: Mapping[str, str] | None = None,
-) -> ToolResult:
+) -> "ToolResult":
     """A tool's result in our own schema.
 
     Raises:
@@ -133,13 +215,28 @@ def run_tool(
     stats = combine(chosen, keep_incomplete_steps=tool.keeps_incomplete_steps)
     if len(chosen) < len(partials):
         scope = replace(scope, hosts=[partial.host for partial in chosen])
-    return tool.analyze(stats, scope, given)
+    return run_on_stats(tool, stats, scope, given)
+
+
+def run_on_stats(
+    tool: Tool, stats: CaptureStats, scope: "Scope", parameters: Mapping[str, str]
+) -> "ToolResult":
+    """A tool's result, with what was lost and what to do, on stats that serve several tools."""
+    from podscope_analyzers.advice import advise
+    from podscope_analyzers.losses import result_losses
+
+    result = tool.analyze(stats, scope, parameters)
+    return replace(
+        result,
+        losses=result_losses(tool.name, result.losses, stats.losses, scope),
+        advice=advise(stats, scope, tool.name),
+    )
 
 
 def run_tool_xprof(
     name: str, partials: Sequence[HostPartial], parameters: Mapping[str, str] | None = None
 ) -> object:
-    """A tool's result as XProf's data route answers it, JSON-ready.
+    """A tool's result as XProf's data route answers it, JSON-ready; text where that is no JSON.
 
     Raises:
         UnknownToolError: there is no such tool.
@@ -160,21 +257,40 @@ def hosts_of(tool: Tool, partials: Sequence[HostPartial]) -> Sequence[HostPartia
     return [min(partials, key=lambda partial: partial.host)]
 
 
-def _combined_steps(databases: list[StepDatabase], *, keep_incomplete: bool) -> StepDatabase:
+def _combined_steps(ordered: Sequence[HostPartial], *, keep_incomplete: bool) -> "StepDatabase":
+    from podscope_analyzers.steps import combine_step_databases
+
+    databases = [partial.steps for partial in ordered]
     return combine_step_databases(databases, keep_incomplete=keep_incomplete)
 
 
 def _host_row(index: int, partial: HostPartial) -> HostRow:
-    return HostRow(
-        index=index,
-        host=partial.host,
-        hostname=partial.hostname,
-        device_type=partial.run_environment.device_type,
-        steps=partial.steps,
-        activity=partial.activity,
-        cores=dict(partial.cores),
-        tf_data=partial.tf_data,
+    return lazily(
+        HostRow,
+        {
+            "index": lambda: index,
+            "host": lambda: partial.host,
+            "hostname": lambda: partial.hostname,
+            "device_type": lambda: partial.run_environment.device_type,
+            "device_core_count": lambda: partial.run_environment.device_core_count,
+            "mxu_utilization_ratio": lambda: partial.run_environment.mxu_utilization_ratio,
+            "hbm_utilization_ratio": lambda: partial.run_environment.hbm_utilization_ratio,
+            "steps": lambda: partial.steps,
+            "activity": lambda: partial.activity,
+            "cores": lambda: dict(partial.cores),
+            "tf_data": lambda: partial.tf_data,
+            "loaders": lambda: partial.loaders,
+            "slice_transfers": lambda: partial.slice_transfers,
+            "facts": lambda: partial.facts,
+        },
     )
+
+
+def _titles(ordered: Sequence[HostPartial]) -> dict[int, str]:
+    """Titles of all hosts' programs; of equal ids the first."""
+    return {
+        i: title for partial in reversed(ordered) for i, title in partial.program_titles.items()
+    }
 
 
 def _messages(hosts: list[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:

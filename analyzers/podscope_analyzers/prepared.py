@@ -4,29 +4,42 @@ The prepared planes and lines answer as the XSpace's own do, and say more: the g
 event, whether it ran eagerly, the names of steps.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podscope_analyzers.kernels import natural_order
+from podscope_analyzers.kernels import natural_order, nest
+from podscope_analyzers.kernels.forest import spread_kept
 from podscope_analyzers.planes import (
     HOST_PLANE,
     TPU_PREFIX,
     is_derived_line,
     is_gpu,
 )
-from podscope_analyzers.xspace import Columns, EventMetadataTable, Line, Plane, StatColumn, XSpace
-from podscope_analyzers.xspace.columns import INT64, Int32s, Int64s
+from podscope_analyzers.xspace import (
+    Columns,
+    EventMetadataTable,
+    Line,
+    Plane,
+    Sieve,
+    Sifted,
+    StatColumn,
+    XSpace,
+)
+from podscope_analyzers.xspace.columns import DOUBLE, INT64, UINT64, GzipTexts, Int32s, Int64s
 from podscope_analyzers.xspace.metadata import StatValue
 from podscope_analyzers.xspace.wire import ListPayloads
 
 Int8s = NDArray[np.int8]
+DerivedStat = tuple[NDArray[np.bool_], Int64s | NDArray[np.uint64] | NDArray[np.float64]]
 T = TypeVar("T", bound=np.generic)
 
 ABSENT = -1
+_KINDS = {"<i8": INT64, "<u8": UINT64, "<f8": DOUBLE}
 
 
 class PreparedMetadata:
@@ -41,6 +54,7 @@ class PreparedMetadata:
     def __init__(self, table: EventMetadataTable) -> None:
         self._table = table
         self._added: dict[tuple[str, str], int] = {}
+        self._added_stats: list[Mapping[str, StatValue]] = []
         self.ids: Int64s = table.ids
         self.names: list[str] = list(table.names)
         self.display_names: list[str] = list(table.display_names)
@@ -53,11 +67,14 @@ class PreparedMetadata:
         """The row of ids that the plane does not have."""
         return self._table.empty_row
 
-    def add(self, name: str, display_name: str = "") -> int:
-        """The row of an added name; one row per pair of names."""
+    def add(
+        self, name: str, display_name: str = "", stats: Mapping[str, StatValue] | None = None
+    ) -> int:
+        """The row of an added name; one row per pair of names, with the first stats given."""
         key = (name, display_name)
         if key not in self._added:
             self._added[key] = len(self.names)
+            self._added_stats.append(stats or {})
             self.names.append(name)
             self.display_names.append(display_name)
         return self._added[key]
@@ -71,11 +88,15 @@ class PreparedMetadata:
 
     def stats(self, row: int) -> dict[str, StatValue]:
         """The row's stats by name; of a name that repeats, the first."""
-        return self._table.stats(self._own(row))
+        if row >= len(self._table):
+            return dict(self._added_stats[row - len(self._table)])
+        return self._table.stats(row)
 
     def stat_pairs(self, row: int) -> list[tuple[str, StatValue]]:
         """The row's stats in the file's order, repeats included."""
-        return self._table.stat_pairs(self._own(row))
+        if row >= len(self._table):
+            return list(self._added_stats[row - len(self._table)].items())
+        return self._table.stat_pairs(row)
 
     def child_ids(self, row: int) -> list[int]:
         """Ids of the metadata that the row names as its children."""
@@ -99,8 +120,13 @@ class PreparedLine:
     Attributes:
         plane: The plane that the line is of.
         source: The XSpace's own line; None for a derived one.
+        is_stored: Whether it is that line with its events in their order.
         id: As stored, or one of the derived ids.
         event_count: Events, added ones included.
+        source_events: Index of every event in the stored line, -1 for an added one, shape
+            (n,); None when they are the stored events in their order.
+        notable_groups: Groups of the ``notable`` events, where grouping worked on these, -1 for
+            none, shape (k,).
     """
 
     def __init__(
@@ -116,7 +142,9 @@ class PreparedLine:
         display_id: int = 0,
         timestamp_ns: int = 0,
         source_events: Int64s | None = None,
+        is_stored: bool = False,
     ) -> None:
+        self.is_stored = is_stored
         self.plane = plane
         self.source = source
         self.id = line_id
@@ -126,10 +154,15 @@ class PreparedLine:
         self.timestamp_ns = timestamp_ns
         self.event_count = event_count
         self._decode = decode
-        self._source_events = source_events
+        self.source_events = source_events
         self._group: NDArray[np.int32] | Int64s | None = None
+        self._find_group: Callable[[], Int64s] | None = None
         self._eager: Int8s | None = None
         self._named: tuple[Int64s, Int64s] | None = None
+        self._own_stats: Mapping[str, DerivedStat] = {}
+        self._sifted: Sifted | None = None
+        self._sieve: Sieve | None = None
+        self.notable_groups: NDArray[np.int32] | None = None
 
     def __repr__(self) -> str:
         return f"PreparedLine({self.name!r}, id={self.id}, events={self.event_count})"
@@ -143,17 +176,39 @@ class PreparedLine:
         """The line's events; see ``xspace.Line.columns``."""
         return self._decode(stats)
 
+    @property
+    def notable(self) -> Sifted | None:
+        """The events that the plane's sieve keeps, decoded at the first call and kept.
+
+        None without a sieve, where it keeps nearly all, and for a line whose events are not the
+        stored ones in their order.
+        """
+        sieve = self.plane.sieve
+        if sieve is None or not self.is_stored or self.source is None or not self.event_count:
+            return None
+        if self._sieve is not sieve:
+            self._sieve, self._sifted = sieve, self.source.sift(sieve)
+        return self._sifted
+
     def release(self) -> None:
         """Forgets decoded columns; the next ``columns`` decodes again."""
         if self.source is not None:
             self.source.release()
 
     def event_stats(self, event: int) -> dict[str, StatValue]:
-        """All stats of one event as stored; none for an added event."""
+        """All stats of one event as stored; none for an added one; a derived one's own."""
+        own = self._derived_stats(event)
         if self.source is None:
-            return {}
-        at = event if self._source_events is None else int(self._source_events[event])
-        return self.source.event_stats(at) if at >= 0 else {}
+            return own
+        at = event if self.source_events is None else int(self.source_events[event])
+        return {**self.source.event_stats(at), **own} if at >= 0 else own
+
+    def _derived_stats(self, event: int) -> dict[str, StatValue]:
+        found: dict[str, StatValue] = {}
+        for name, (present, values) in self._own_stats.items():
+            if present[event]:
+                found[name] = values[event].item()
+        return found
 
     def set_groups(
         self,
@@ -169,19 +224,67 @@ class PreparedLine:
             named: Events that are a named step, and their groups, both of shape (k,).
         """
         self._group = group
+        self._find_group = None
         self._eager = eager
         self._named = named
+
+    def set_notable_groups(
+        self,
+        group: NDArray[np.int32],
+        eager: Int8s | None,
+        named: tuple[Int64s, Int64s],
+    ) -> None:
+        """Takes what grouping found of the ``notable`` events; those of all follow from it.
+
+        Args:
+            group: As for ``set_groups``, but of the notable events, shape (k,).
+            eager: As for ``set_groups``, of all events.
+            named: As for ``set_groups``.
+        """
+        self.set_groups(group, eager, named)
+        self._group = None
+        self.notable_groups = group
+        self._find_group = self._spread_notable
+
+    def _spread_notable(self) -> Int64s:
+        """Groups of all events: one that is not notable has that of the event around it."""
+        sifted, group = self.notable, self.notable_groups
+        if sifted is None or group is None:
+            problem = "only lines with notable events have groups of these"
+            raise ValueError(problem)
+        columns = self.columns()
+        apart = None
+        if sifted.apart.any():
+            apart = np.zeros(len(columns), np.bool_)
+            apart[sifted.events[sifted.apart]] = True
+        found = nest(columns.start_ps, columns.duration_ps, apart).parent
+        spread_kept(found, sifted.events, np.ascontiguousarray(group), found)
+        # Whoever asks once asks again.
+        self._group, self._find_group = found, None
+        return found.astype(np.int64)
+
+    def find_groups(self, find: Callable[[], Int64s]) -> None:
+        """Takes a way to find the groups of all events, which is gone when they are asked for.
+
+        Args:
+            find: Gives the group id of every event, -1 for none, shape (n,).
+        """
+        self._find_group = find
 
     def fill_groups(self, group: Int64s) -> None:
         """Replaces the groups alone, shape (n,)."""
         self._group = group
+        self._find_group = None
 
     @property
     def group_id(self) -> Int64s:
         """Group (step) of every event, -1 where there is none, shape (n,)."""
-        if self._group is None:
+        if self._group is None and self._find_group is None:
             return self._stored("group_id")
-        group = self._group.astype(np.int64)
+        if self._find_group is not None:
+            group = self._find_group()
+        else:
+            group = np.asarray(self._group, np.int64)
         if "group_id" in self.plane.stat_names and self.source is not None:
             # Grouping overwrites what it finds and leaves the rest.
             return np.where(group >= 0, group, self._stored("group_id"))
@@ -192,9 +295,16 @@ class PreparedLine:
         """1 for eager execution, 0 for none, -1 where it does not apply, shape (n,)."""
         if self._eager is not None:
             return self._eager
-        if self._group is not None:
+        if self._group is not None or self._find_group is not None:
             return np.full(self.event_count, ABSENT, np.int8)
         return np.sign(self._stored("is_eager")).astype(np.int8)
+
+    def named_steps(self) -> tuple[Int64s, Int64s, list[str]]:
+        """The events that grouping found to mark a step, their steps and these' names, (k,)."""
+        if self._named is None:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64), []
+        events, groups = self._named
+        return events, groups, [self.plane.space.groups.name(int(i)) for i in groups]
 
     def step_names(self) -> tuple[Int32s, list[str]]:
         """Names of the steps that events themselves mark.
@@ -203,7 +313,7 @@ class PreparedLine:
             Codes, shape (n,), -1 where the event marks no step; the table of names.
         """
         codes = np.full(self.event_count, ABSENT, np.int32)
-        if self._group is None:
+        if self._group is None and self._find_group is None:
             if "step_name" in self.plane.stat_names and self.source is not None:
                 return self.columns(("step_name",)).stat("step_name").strings()
             return codes, []
@@ -227,6 +337,9 @@ class PreparedPlane:
     Attributes:
         source: The XSpace's own plane.
         lines: Stored lines first, derived ones after them.
+        framework_span: First begin and last end of what a line of framework operations would
+            show, where preparation left that line out.
+        sieve: Which events of its lines are ``notable``; None where all are worked on.
     """
 
     def __init__(self, space: "PreparedSpace", source: Plane) -> None:
@@ -235,6 +348,8 @@ class PreparedPlane:
         self.id = source.id
         self.name = source.name
         self.lines: tuple[PreparedLine, ...] = tuple(own_line(self, line) for line in source.lines)
+        self.framework_span: tuple[int, int] | None = None
+        self.sieve: Sieve | None = None
 
     def __repr__(self) -> str:
         return f"PreparedPlane({self.name!r}, id={self.id}, lines={len(self.lines)})"
@@ -254,9 +369,24 @@ class PreparedPlane:
         """Names of the plane's stat metadata."""
         return self.source.stat_names
 
+    @cached_property
+    def derived_lines(self) -> "tuple[PreparedLine, ...]":
+        """Lines for people to look at, made of the plane's others when they are first asked for.
+
+        Name scopes and source lines; of GPUs also framework operations, programs and their
+        operations by stream, and the launches of each step; of TPUs also offloads to the host;
+        of the host the programs that its threads ran. ``lines`` has none of them.
+        """
+        return self.space.derive(self)
+
     def line(self, name: str) -> PreparedLine | None:
         """The first line of this name."""
         return next((line for line in self.lines if line.name == name), None)
+
+    def release(self) -> None:
+        """Forgets the decoded columns of all lines."""
+        for line in self.lines:
+            line.release()
 
 
 class PreparedSpace:
@@ -266,10 +396,12 @@ class PreparedSpace:
         source: The XSpace.
         planes: In the file's order.
         groups: What the groups are called.
+        derive: Makes a plane's ``derived_lines``.
     """
 
     def __init__(self, source: XSpace) -> None:
         self.source = source
+        self.derive: Callable[[PreparedPlane], tuple[PreparedLine, ...]] = lambda _plane: ()
         self.groups: GroupNames = _StoredNames()
         self.planes: tuple[PreparedPlane, ...] = tuple(
             PreparedPlane(self, plane) for plane in source.planes
@@ -329,6 +461,7 @@ def own_line(plane: PreparedPlane, line: Line) -> PreparedLine:
         display_name=line.display_name,
         display_id=line.display_id,
         timestamp_ns=line.timestamp_ns,
+        is_stored=True,
     )
 
 
@@ -373,7 +506,7 @@ def reordered_line(
                 raw=take(stat.raw, 0),
                 _payloads=stat._payloads,
                 _names=stat._names,
-                _gzip_limit=stat._gzip_limit,
+                _gzip=stat._gzip,
             )
         return Columns(
             metadata=take(columns.metadata, metadata_row),
@@ -397,17 +530,23 @@ def reordered_line(
     )
 
 
-def sort_lines(plane: PreparedPlane) -> None:
-    """Puts the events of each line in natural order, where they are not."""
+def sort_lines(plane: PreparedPlane, stats: Iterable[str] = ()) -> None:
+    """Puts the events of each line in natural order, where they are not.
+
+    Args:
+        plane: Gets the lines.
+        stats: What is read of the events next: decoded along with their times.
+    """
     lines = []
     none = np.zeros(0, np.int64)
     for line in plane.lines:
-        columns = line.columns()
+        columns = line.columns(stats)
         order = natural_order(columns.start_ps, columns.duration_ps)
         if order is None:
             lines.append(line)
         else:
             lines.append(reordered_line(line, order, plane.event_metadata.empty_row, none, none))
+            line.release()
     plane.lines = tuple(lines)
 
 
@@ -420,7 +559,10 @@ def derived_line(
     start_ps: Int64s,
     duration_ps: Int64s,
     group_id: Int64s,
-    stats: dict[str, tuple[NDArray[np.bool_], Int64s]] | None = None,
+    stats: Mapping[str, DerivedStat] | None = None,
+    is_step: bool = False,
+    source: Line | None = None,
+    source_events: Int64s | None = None,
     display_name: str = "",
     display_id: int = 0,
     timestamp_ns: int = 0,
@@ -435,7 +577,11 @@ def derived_line(
         start_ps: Shape (n,).
         duration_ps: Shape (n,).
         group_id: -1 for none, shape (n,).
-        stats: Integer stats by name: which events carry it, and its values, both (n,).
+        stats: Which events carry a stat, and its values (whole numbers, or doubles), both
+            (n,), by name.
+        is_step: Whether its events are steps, and are named as these are.
+        source: The stored line that it replaces.
+        source_events: Events of that line whose other stats the events keep, shape (n,).
         display_name: The line's.
         display_id: The line's.
         timestamp_ns: The line's.
@@ -444,13 +590,17 @@ def derived_line(
     count = len(start_ps)
 
     def column(name: str) -> StatColumn:
+        if source is not None and source_events is not None and name not in known:
+            stored = source.columns((name,)).stat(name)
+            return replace(stored, kind=stored.kind[source_events], raw=stored.raw[source_events])
         present, values = known.get(name, (np.zeros(count, np.bool_), np.zeros(count, np.int64)))
+        kind = _KINDS[values.dtype.str]
         return StatColumn(
-            kind=np.where(present, INT64, 0).astype(np.uint8),
-            raw=values,
+            kind=np.where(present, kind, 0).astype(np.uint8),
+            raw=values.view(np.int64),
             _payloads=ListPayloads([]),
             _names={},
-            _gzip_limit=0,
+            _gzip=GzipTexts(0, 0),
         )
 
     def decode(wanted: Iterable[str]) -> Columns:
@@ -464,7 +614,7 @@ def derived_line(
 
     line = PreparedLine(
         plane,
-        None,
+        source,
         name=name,
         line_id=line_id,
         event_count=count,
@@ -472,7 +622,9 @@ def derived_line(
         display_name=display_name,
         display_id=display_id,
         timestamp_ns=timestamp_ns,
+        source_events=source_events,
     )
-    grouped = np.flatnonzero(group_id >= 0)
+    line._own_stats = known
+    grouped = np.flatnonzero(group_id >= 0) if is_step else np.zeros(0, np.int64)
     line.set_groups(group_id, named=(grouped, group_id[grouped]))
     return line

@@ -33,14 +33,36 @@ NO_KERNELS: Final = Reason(
 )
 NO_TF_DATA: Final = Reason(
     "no_tf_data",
-    "No call of a tf.data pipeline was recorded.",
-    "If the program uses tf.data, capture for longer, with host_tracer_level 2; other loaders are "
-    "not seen here.",
+    "No call of a tf.data pipeline, of Grain or of PyTorch's DataLoader was recorded.",
+    "If the program uses one of them, capture for longer, with host_tracer_level 2; other loaders "
+    "are not seen here.",
 )
 NO_PROGRAMS: Final = Reason(
     "no_hlo",
     "The capture carries no HLO program.",
     "Capture while an XLA program runs, with HLO protos on (enable_hlo_proto, the default).",
+)
+NO_PEAK_RATES: Final = Reason(
+    "no_peak_rates",
+    "The capture does not say how fast the device can compute.",
+    "Compare rates and intensities; utilizations and efficiencies count only known peaks.",
+)
+NO_HLO_OPS: Final = Reason(
+    "no_hlo_ops",
+    "No HLO instruction ran in the capture.",
+    "Capture while compiled programs run.",
+)
+NO_COUNTERS: Final = Reason(
+    "no_counters",
+    "No hardware counter was recorded.",
+    "Ask the tracer for counters: tpu_perf_counters or tpu_perf_counter_sets on TPUs, "
+    "gpu_pm_sample_counters on GPUs.",
+)
+NO_SLICE_TRANSFERS: Final = Reason(
+    "no_slice_transfers",
+    "No transfer between slices was recorded.",
+    "A job on one slice has none. With several, capture while a step runs, with device tracing and "
+    "HLO protos on.",
 )
 NO_ALLOCATIONS: Final = Reason(
     "no_allocations",

@@ -1,29 +1,75 @@
 """The table of tools: one row each, in the order in which people meet them."""
 
 import difflib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
-from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.errors import ParameterError, UnknownToolError
-from podscope_analyzers.result import Scope, ToolResult
-from podscope_analyzers.tools import (
-    framework_op_stats,
-    hlo_stats,
-    input_pipeline_analyzer,
-    kernel_stats,
-    memory_profile,
-    memory_viewer,
-    overview_page,
-    pod_viewer,
-    roofline_model,
-    tf_data_bottleneck_analysis,
-)
+
+if TYPE_CHECKING:
+    from podscope_analyzers.capture_stats import CaptureStats
+    from podscope_analyzers.result import Scope, ToolResult
+    from podscope_analyzers.tools import (
+        framework_op_stats,
+        graph_viewer,
+        hlo_stats,
+        inference_profile,
+        input_pipeline_analyzer,
+        kernel_stats,
+        megascale_stats,
+        memory_profile,
+        memory_viewer,
+        op_profile,
+        overview_page,
+        perf_counters,
+        pod_viewer,
+        roofline_model,
+        tf_data_bottleneck_analysis,
+        utilization_viewer,
+    )
 
 ToolScope = Literal["host", "all_hosts", "both"]
-Analyze = Callable[[CaptureStats, Scope, Mapping[str, str]], ToolResult]
-XprofJson = Callable[[CaptureStats, Mapping[str, str]], object]
+
+
+class ToolModule(Protocol):
+    """What the module of a tool has."""
+
+    @property
+    def VERSION(self) -> int:  # noqa: N802  # a module's constant
+        """Raised when the meaning of the tool's result changes."""
+
+    def analyze(
+        self, stats: "CaptureStats", scope: "Scope", parameters: Mapping[str, str], /
+    ) -> "ToolResult":
+        """Our own result."""
+
+    def xprof_json(self, stats: "CaptureStats", parameters: Mapping[str, str], /) -> object:
+        """What XProf's data route answers."""
+
+
+if TYPE_CHECKING:
+    # Modules are loaded by name, each when its tool is used; here they are checked.
+    _MODULES: tuple[ToolModule, ...] = (
+        framework_op_stats,
+        graph_viewer,
+        hlo_stats,
+        inference_profile,
+        input_pipeline_analyzer,
+        kernel_stats,
+        megascale_stats,
+        memory_profile,
+        memory_viewer,
+        op_profile,
+        overview_page,
+        perf_counters,
+        pod_viewer,
+        roofline_model,
+        tf_data_bottleneck_analysis,
+        utilization_viewer,
+    )
 
 
 @dataclass(frozen=True)
@@ -31,114 +77,65 @@ class Tool:
     """A tool that works on the combined stats of one or several hosts.
 
     Attributes:
+        name: Of the tool, and of its module in ``tools``.
         scope: Whether it answers for single hosts, for all hosts together, or for both.
-        version: Raised when the meaning of its result changes.
-        analyze: Gives our own result.
-        xprof_json: Gives what XProf's data route answers for the same tool, JSON-ready.
-        parameters: Names that it takes beside those every tool takes, each with one line of help.
         keeps_incomplete_steps: Whether it wants each host's first and last step too, which the
             reference leaves out of more than five steps that are not a TPU's.
+        first_host_in_xprof: Whether XProf's answer, asked without a host, is of the first in name
+            order alone; ours is of all hosts together.
         parts: Which of ``partials.PARTS`` it works on beside the stats.
     """
 
     name: str
     title: str
     scope: ToolScope
-    version: int
-    analyze: Analyze
-    xprof_json: XprofJson
-    parameters: Mapping[str, str] = field(default_factory=dict)
     keeps_incomplete_steps: bool = False
+    first_host_in_xprof: bool = False
     parts: tuple[str, ...] = ()
+
+    @cached_property
+    def _module(self) -> ToolModule:
+        return cast("ToolModule", importlib.import_module(f"{__package__}.tools.{self.name}"))
+
+    @property
+    def version(self) -> int:
+        """Raised when the meaning of its result changes."""
+        return self._module.VERSION
+
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        """Names that it takes beside those every tool takes, each with one line of help."""
+        taken: Mapping[str, str] = getattr(self._module, "PARAMETERS", {})
+        return taken
+
+    def analyze(
+        self, stats: "CaptureStats", scope: "Scope", parameters: Mapping[str, str]
+    ) -> "ToolResult":
+        """Our own result."""
+        return self._module.analyze(stats, scope, parameters)
+
+    def xprof_json(self, stats: "CaptureStats", parameters: Mapping[str, str]) -> object:
+        """What XProf's data route answers for it, JSON-ready; text where that is a page or text."""
+        return self._module.xprof_json(stats, parameters)
 
 
 _ROWS: tuple[Tool, ...] = (
-    Tool(
-        "overview_page",
-        "Overview",
-        "all_hosts",
-        overview_page.VERSION,
-        overview_page.analyze,
-        overview_page.xprof_json,
-    ),
-    Tool(
-        "pod_viewer",
-        "Pod viewer",
-        "all_hosts",
-        pod_viewer.VERSION,
-        pod_viewer.analyze,
-        pod_viewer.xprof_json,
-        keeps_incomplete_steps=True,
-    ),
-    Tool(
-        "input_pipeline_analyzer",
-        "Input pipeline",
-        "both",
-        input_pipeline_analyzer.VERSION,
-        input_pipeline_analyzer.analyze,
-        input_pipeline_analyzer.xprof_json,
-    ),
-    Tool(
-        tf_data_bottleneck_analysis.NAME,
-        "tf.data bottlenecks",
-        "both",
-        tf_data_bottleneck_analysis.VERSION,
-        tf_data_bottleneck_analysis.analyze,
-        tf_data_bottleneck_analysis.xprof_json,
-    ),
-    Tool(
-        framework_op_stats.NAME,
-        "Framework operations",
-        "both",
-        framework_op_stats.VERSION,
-        framework_op_stats.analyze,
-        framework_op_stats.xprof_json,
-    ),
-    Tool(
-        hlo_stats.NAME,
-        "HLO instructions",
-        "both",
-        hlo_stats.VERSION,
-        hlo_stats.analyze,
-        hlo_stats.xprof_json,
-    ),
-    Tool(
-        roofline_model.NAME,
-        "Roofline",
-        "host",
-        roofline_model.VERSION,
-        roofline_model.analyze,
-        roofline_model.xprof_json,
-    ),
-    Tool(
-        kernel_stats.NAME,
-        "GPU kernels",
-        "both",
-        kernel_stats.VERSION,
-        kernel_stats.analyze,
-        kernel_stats.xprof_json,
-        keeps_incomplete_steps=True,
-    ),
-    Tool(
-        memory_profile.NAME,
-        "Memory profile",
-        "host",
-        memory_profile.VERSION,
-        memory_profile.analyze,
-        memory_profile.xprof_json,
-        parameters=memory_profile.PARAMETERS,
-        parts=("allocations",),
-    ),
-    Tool(
-        memory_viewer.NAME,
-        "Memory viewer",
-        "host",
-        memory_viewer.VERSION,
-        memory_viewer.analyze,
-        memory_viewer.xprof_json,
-        parameters=memory_viewer.PARAMETERS,
-        parts=("programs",),
-    ),
+    Tool("overview_page", "Overview", "all_hosts"),
+    Tool("pod_viewer", "Pod viewer", "all_hosts", keeps_incomplete_steps=True),
+    Tool("input_pipeline_analyzer", "Input pipeline", "both"),
+    Tool("tf_data_bottleneck_analysis", "tf.data bottlenecks", "both"),
+    Tool("framework_op_stats", "Framework operations", "both"),
+    Tool("op_profile", "Op profile", "both", first_host_in_xprof=True),
+    Tool("hlo_stats", "HLO instructions", "both", first_host_in_xprof=True),
+    Tool("roofline_model", "Roofline", "both", first_host_in_xprof=True),
+    Tool("graph_viewer", "Graph viewer", "host", parts=("programs",)),
+    Tool("kernel_stats", "GPU kernels", "both", keeps_incomplete_steps=True),
+    Tool("memory_profile", "Memory profile", "host", parts=("allocations",)),
+    Tool("memory_viewer", "Memory viewer", "host", parts=("programs",)),
+    Tool("megascale_stats", "Transfers between slices", "both"),
+    Tool("perf_counters", "Hardware counters", "host", parts=("counters",)),
+    Tool("utilization_viewer", "Unit utilization", "host", parts=("counters",)),
+    Tool("inference_profile", "Inference", "both"),
 )
 
 TOOLS: dict[str, Tool] = {tool.name: tool for tool in _ROWS}

@@ -41,6 +41,11 @@ class Table:
             "rows": [list(row) for row in self.rows],
         }
 
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "Table":
+        """The table that ``to_json`` described."""
+        return cls([Column(**column) for column in stored["columns"]], stored["rows"])
+
 
 @dataclass(frozen=True)
 class Reason:
@@ -57,12 +62,63 @@ class Reason:
 
 @dataclass(frozen=True)
 class Loss:
-    """Data that the capture lost, with what it touches."""
+    """Data that the capture lost, with what it touches.
+
+    Attributes:
+        host: Whose capture it was.
+        plane: The plane that lost it; empty where the tracer does not say.
+        kind: What was lost, from a closed list (``events_dropped``, ``host_missing`` …).
+        count: How many; 0 where the tracer does not say.
+    """
 
     host: str
     plane: str
     kind: str
     count: int
+
+
+Severity = Literal["high", "medium", "low"]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A figure that advice rests on.
+
+    Attributes:
+        name: What was measured, its unit at the end where it has one.
+        unit: ``ratio``, ``us`` …; empty for counts.
+        threshold: What it was held against; None where it only says more.
+    """
+
+    name: str
+    value: float
+    unit: str = ""
+    threshold: float | None = None
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to do about a capture, and the figures that say so.
+
+    Attributes:
+        code: The rule's id, from a closed list; see ``docs/reference/advice.md``.
+        title: What to do, in a few words.
+        message: What was found, with the numbers.
+        action: What to do, in a sentence or two.
+        link: The entry of the documentation.
+    """
+
+    code: str
+    severity: Severity
+    title: str
+    message: str
+    action: str
+    link: str
+    evidence: Sequence[Evidence] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The advice as JSON-ready values."""
+        return {**vars(self), "evidence": [dict(vars(one)) for one in self.evidence]}
 
 
 @dataclass(frozen=True)
@@ -90,6 +146,8 @@ class ToolResult:
     Attributes:
         result: The tool's own fields, JSON-ready; see ``docs/reference/tools``.
         tables: The tables among them by name, for CSV.
+        losses: What is missing of the capture and touches this result.
+        advice: What the rules that concern this tool found, the most severe first.
     """
 
     tool: str
@@ -100,6 +158,7 @@ class ToolResult:
     tables: Mapping[str, Table] = field(default_factory=dict)
     reasons: Sequence[Reason] = ()
     losses: Sequence[Loss] = ()
+    advice: Sequence[Advice] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The envelope as JSON-ready values."""
@@ -122,5 +181,30 @@ class ToolResult:
                 {"host": x.host, "plane": x.plane, "kind": x.kind, "count": x.count}
                 for x in self.losses
             ],
+            "advice": [one.to_json() for one in self.advice],
             "result": dict(self.result),
         }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any], tables: Mapping[str, Any]) -> "ToolResult":
+        """The result that ``to_json`` described, with its tables described apart."""
+        scope = body["scope"]
+        return cls(
+            tool=body["tool"],
+            version=body["version"],
+            scope=Scope(
+                hosts=scope["hosts"],
+                session=scope["session"],
+                capture=scope["capture"],
+                missing_hosts=[MissingHost(**one) for one in scope["missing_hosts"]],
+            ),
+            status=body["status"],
+            result=body["result"],
+            tables={name: Table.from_json(table) for name, table in tables.items()},
+            reasons=[Reason(**one) for one in body["reasons"]],
+            losses=[Loss(**one) for one in body["losses"]],
+            advice=[
+                Advice(**{**one, "evidence": [Evidence(**given) for given in one["evidence"]]})
+                for one in body["advice"]
+            ],
+        )

@@ -33,10 +33,11 @@ class RunEnvironment:
         task_count: Profiled processes.
         device_core_count: TensorCores or GPUs.
         is_training: Whether any program computes gradients.
-        mxu_utilization_percent: Mean over the hosts of what the tracer measured, 0 when missing.
+        mxu_utilization_percent: Sum over the hosts of what the tracers measured.
         hbm_utilization_percent: Likewise.
-        has_mxu_counter: Whether any host measured it.
-        has_hbm_counter: Likewise.
+        mxu_counters: Hosts that measured it.
+        hbm_counters: Likewise.
+        part_count: Hosts that this is of.
     """
 
     device_type: str
@@ -47,8 +48,29 @@ class RunEnvironment:
     is_training: bool
     mxu_utilization_percent: float = 0.0
     hbm_utilization_percent: float = 0.0
-    has_mxu_counter: bool = False
-    has_hbm_counter: bool = False
+    mxu_counters: int = 0
+    hbm_counters: int = 0
+    part_count: int = 1
+
+    @property
+    def mxu_utilization_ratio(self) -> float | None:
+        """Mean over the hosts that measured it."""
+        return self.mxu_utilization_percent / 100 / self.mxu_counters if self.mxu_counters else None
+
+    @property
+    def hbm_utilization_ratio(self) -> float | None:
+        """Mean over the hosts that measured it."""
+        return self.hbm_utilization_percent / 100 / self.hbm_counters if self.hbm_counters else None
+
+    @property
+    def reference_mxu_percent(self) -> float:
+        """Mean over all hosts as the reference has it, for which not measured is 0."""
+        return self.mxu_utilization_percent / self.part_count
+
+    @property
+    def reference_hbm_percent(self) -> float:
+        """Likewise."""
+        return self.hbm_utilization_percent / self.part_count
 
     @property
     def host_count(self) -> int:
@@ -82,10 +104,11 @@ class RunEnvironment:
             task_count=sum(part.task_count for part in parts),
             device_core_count=sum(part.device_core_count for part in parts),
             is_training=parts[-1].is_training,
-            mxu_utilization_percent=sum(p.mxu_utilization_percent for p in parts) / len(parts),
-            hbm_utilization_percent=sum(p.hbm_utilization_percent for p in parts) / len(parts),
-            has_mxu_counter=any(part.has_mxu_counter for part in parts),
-            has_hbm_counter=any(part.has_hbm_counter for part in parts),
+            mxu_utilization_percent=sum(part.mxu_utilization_percent for part in parts),
+            hbm_utilization_percent=sum(part.hbm_utilization_percent for part in parts),
+            mxu_counters=sum(part.mxu_counters for part in parts),
+            hbm_counters=sum(part.hbm_counters for part in parts),
+            part_count=sum(part.part_count for part in parts),
         )
 
     def to_state(self) -> dict[str, Any]:

@@ -131,19 +131,25 @@ def _inflate(deflated: memoryview, total: int) -> bytes:
     return body
 
 
+_NESTED = (list, dict)
+
+
 def _decode(value: Any, arrays: memoryview) -> Any:
-    if isinstance(value, list):
-        return [_decode(item, arrays) for item in value]
-    if not isinstance(value, dict):
+    if type(value) is list:
+        # Texts and numbers, of which there are most, stay as they are.
+        return [_decode(x, arrays) if type(x) in _NESTED else x for x in value]
+    if type(value) is not dict:
         return value
-    if value.keys() == {"$a"}:
-        return _array(value["$a"], arrays)
-    if value.keys() == {"$b"}:
-        start, length = value["$b"]
-        return bytes(_window(arrays, start, length))
-    if value.keys() == {"$m"}:
-        return {key: _decode(item, arrays) for key, item in value["$m"]}
-    return {key: _decode(item, arrays) for key, item in value.items()}
+    if len(value) == 1:
+        (marker, inner) = next(iter(value.items()))
+        if marker == "$a":
+            return _array(inner, arrays)
+        if marker == "$b":
+            start, length = inner
+            return bytes(_window(arrays, start, length))
+        if marker == "$m":
+            return {key: _decode(item, arrays) for key, item in inner}
+    return {key: _decode(x, arrays) if type(x) in _NESTED else x for key, x in value.items()}
 
 
 def _array(reference: Any, arrays: memoryview) -> npt.NDArray[Any]:

@@ -9,13 +9,17 @@ included, and the annotations of the training loop say what the rest was for.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from podscope_analyzers.collectives import is_collective_name
+from podscope_analyzers.input_waits import input_waits_ps
 from podscope_analyzers.intervals import Int64s, Union, join, union
+from podscope_analyzers.kernels import natural_order
+from podscope_analyzers.step_annotations import names_input, outermost
 from podscope_analyzers.xspace import Line, Plane, XSpace
 
 HOST_PLANE = "/host:CPU"
@@ -23,13 +27,6 @@ MAX_PHASES = 32
 
 # Operations that run others: their time is that of their bodies.
 _CONTAINER = re.compile(r"(?:while|call|conditional|async)(?:-start|-done)?(?:\.\d+)*$")
-_INPUT = re.compile(
-    r"input|infeed|batch|dataset|dataloader|(?:^|[^a-z])data(?:[^a-z]|$)|(?:^|_)load|prefetch"
-    r"|(?:^|[^a-z])fetch|(?:^|[^a-z])read",
-    re.IGNORECASE,
-)
-# Names of work on a batch, rather than of getting one.
-_NOT_INPUT = re.compile(r"train|forward|backward|eval|norm|on_batch|compute|pjit", re.IGNORECASE)
 # Names that mean input wherever they are nested.
 _PIPELINE = re.compile(r"Iterator(?:GetNext|::)|InfeedEnqueue|MemcpyHToD")
 _NO_SPANS = np.zeros(0, dtype=np.int64)
@@ -46,6 +43,8 @@ class StepActivity:
         host_ps: The rest, shape (n,).
         phases: Names of the annotations right below the step's marker, the longest first.
         phase_ps: Their time, shape (len(phases), n).
+        starved_ps: No GPU ran anything and a thread waited for input, shape (n,); a part of its
+            own beside the four, 0 on hosts without GPUs.
     """
 
     compute_ps: Int64s
@@ -54,6 +53,7 @@ class StepActivity:
     host_ps: Int64s
     phases: tuple[str, ...]
     phase_ps: Int64s
+    starved_ps: Int64s
 
     def to_state(self) -> dict[str, Any]:
         """Plain values for storing."""
@@ -64,6 +64,7 @@ class StepActivity:
             "host_ps": self.host_ps,
             "phases": list(self.phases),
             "phase_ps": self.phase_ps,
+            "starved_ps": self.starved_ps,
         }
 
     @classmethod
@@ -76,6 +77,7 @@ class StepActivity:
             host_ps=state["host_ps"],
             phases=tuple(state["phases"]),
             phase_ps=state["phase_ps"],
+            starved_ps=state["starved_ps"],
         )
 
 
@@ -102,6 +104,7 @@ def step_activity(space: XSpace, begin_ps: Int64s, end_ps: Int64s) -> StepActivi
         host_ps=end_ps - begin_ps - known_ps,
         phases=phases,
         phase_ps=phase_ps,
+        starved_ps=input_waits_ps(space, begin_ps, end_ps),
     )
 
 
@@ -112,19 +115,20 @@ def _host_planes(space: XSpace) -> Iterator[Plane]:
 def _operations(lines: Iterable[Line]) -> tuple[Union, Union]:
     """Spans of computing operations and of collectives over all threads."""
     spans: dict[bool, list[tuple[Int64s, Int64s]]] = {True: [], False: []}
-    for line in lines:
-        columns = line.columns(stats=("hlo_op",))
-        codes, table = columns.stat("hlo_op").strings()
-        names = line.plane.event_metadata.names
+    for plane, own in groupby(lines, key=lambda line: line.plane):
+        names = plane.event_metadata.names
         by_row = np.array([_is_runtime_collective(name) for name in names], dtype=np.bool_)
-        talks = np.array([is_collective_name(name) for name in table] + [False])
-        contains = np.array([bool(_CONTAINER.match(name)) for name in table] + [True])
-        is_collective = talks[codes] | ((codes < 0) & by_row[columns.metadata])
-        is_compute = (codes >= 0) & ~is_collective & ~contains[codes]
-        start, end = columns.start_ps, columns.start_ps + columns.duration_ps
-        spans[True].append((start[is_collective], end[is_collective]))
-        is_compute &= ~_holds_any(start, end, *spans[True][-1])
-        spans[False].append((start[is_compute], end[is_compute]))
+        for line in own:
+            columns = line.columns(stats=("hlo_op",))
+            codes, table = columns.stat("hlo_op").strings()
+            talks = np.array([is_collective_name(name) for name in table] + [False])
+            contains = np.array([bool(_CONTAINER.match(name)) for name in table] + [True])
+            is_collective = talks[codes] | ((codes < 0) & by_row[columns.metadata])
+            is_compute = (codes >= 0) & ~is_collective & ~contains[codes]
+            start, end = columns.start_ps, columns.start_ps + columns.duration_ps
+            spans[True].append((start[is_collective], end[is_collective]))
+            is_compute &= ~_holds_any(start, end, *spans[True][-1])
+            spans[False].append((start[is_compute], end[is_compute]))
     return _union(spans[False]), _union(spans[True])
 
 
@@ -154,37 +158,53 @@ def _phases(
     lines: Iterable[Line], begin_ps: Int64s, end_ps: Int64s
 ) -> tuple[tuple[str, ...], Int64s, Union]:
     """Annotations right below the steps' markers, and the spans of those that name input."""
-    totals: dict[str, Int64s] = {}
+    codes: dict[str, int] = {}
+    found: list[tuple[Int64s, Int64s, Int64s]] = []
     fed: list[tuple[Int64s, Int64s]] = []
-    for line in lines:
-        columns = line.columns()
-        start, end = columns.start_ps, columns.start_ps + columns.duration_ps
-        order = np.lexsort((-end, start))
-        start, end, rows = start[order], end[order], columns.metadata[order]
-        names = line.plane.event_metadata.names
+    for plane, own in groupby(lines, key=lambda line: line.plane):
+        names = plane.event_metadata.names
         is_input = np.array([names_input(name) for name in names], dtype=np.bool_)
         is_pipe = np.array([bool(_PIPELINE.match(name)) for name in names], dtype=np.bool_)
-        for step, marker in _markers(start, end, begin_ps, end_ps):
-            last = int(np.searchsorted(start, end_ps[step], side="left"))
-            inside = np.arange(marker + 1, last)
-            inside = inside[end[inside] <= end_ps[step]]
-            below = inside[_outermost(start[inside], end[inside])]
-            for event in below:
-                per_step = totals.setdefault(
-                    names[rows[event]], np.zeros(len(begin_ps), dtype=np.int64)
+        code_of_row = np.array([codes.setdefault(name, len(codes)) for name in names], np.int64)
+        for line in own:
+            start, end, rows = _in_order(line)
+            for step, marker in _markers(start, end, begin_ps, end_ps):
+                last = int(np.searchsorted(start, end_ps[step], side="left"))
+                inside = np.arange(marker + 1, last)
+                inside = inside[end[inside] <= end_ps[step]]
+                below = inside[outermost(start[inside], end[inside])]
+                found.append(
+                    (
+                        code_of_row[rows[below]],
+                        np.full(len(below), step, np.int64),
+                        end[below] - start[below],
+                    )
                 )
-                per_step[step] += end[event] - start[event]
-            feeding = np.concatenate([below[is_input[rows[below]]], inside[is_pipe[rows[inside]]]])
-            fed.append((start[feeding], end[feeding]))
-    longest = sorted(totals, key=lambda name: (-int(totals[name].sum()), name))[:MAX_PHASES]
-    table = [totals[name] for name in longest]
-    shape = (len(longest), len(begin_ps))
-    return tuple(longest), np.array(table, dtype=np.int64).reshape(shape), _union(fed)
+                feeding = np.concatenate(
+                    [below[is_input[rows[below]]], inside[is_pipe[rows[inside]]]]
+                )
+                fed.append((start[feeding], end[feeding]))
+    table = list(codes)
+    code, step_of, length = (
+        np.concatenate([_NO_SPANS, *(part[field] for part in found)]) for field in range(3)
+    )
+    total = np.zeros(len(table), np.int64)
+    np.add.at(total, code, length)
+    met = np.unique(code).tolist()
+    longest = sorted(met, key=lambda at: (-int(total[at]), table[at]))[:MAX_PHASES]
+    phase_ps = np.zeros((len(longest), len(begin_ps)), np.int64)
+    for phase, at in enumerate(longest):
+        events = code == at
+        np.add.at(phase_ps[phase], step_of[events], length[events])
+    return tuple(table[at] for at in longest), phase_ps, _union(fed)
 
 
-def names_input(name: str) -> bool:
-    """Whether an annotation of this name is getting data, rather than working on it."""
-    return bool(_INPUT.search(name)) and not _NOT_INPUT.search(name)
+def _in_order(line: Line) -> tuple[Int64s, Int64s, npt.NDArray[np.int32]]:
+    """Start, end and metadata row of a line's events, outer ones before inner ones."""
+    columns = line.columns()
+    order = natural_order(columns.start_ps, columns.duration_ps)
+    start, end, rows = columns.start_ps, columns.start_ps + columns.duration_ps, columns.metadata
+    return (start, end, rows) if order is None else (start[order], end[order], rows[order])
 
 
 def _markers(
@@ -199,14 +219,6 @@ def _markers(
                 yield step, last
                 break
             last += 1
-
-
-def _outermost(start: Int64s, end: Int64s) -> npt.NDArray[np.bool_]:
-    if not len(start):
-        return np.zeros(0, dtype=np.bool_)
-    latest = np.maximum.accumulate(end)
-    is_outer: npt.NDArray[np.bool_] = np.concatenate([[True], start[1:] >= latest[:-1]])
-    return is_outer
 
 
 def _union(spans: list[tuple[Int64s, Int64s]]) -> Union:

@@ -47,16 +47,33 @@ def reference_categories_ps(steps: StepDatabase) -> Int64s:
 def own_categories_ps(steps: StepDatabase, hosts: Sequence[HostRow]) -> Int64s:
     """Time of every row in every category as we have it, shape (r, 9).
 
-    All kinds of collectives are collectives, and what the threads of a CPU host say is used:
-    waiting in collectives and for input is no computation.
+    All kinds of collectives are collectives, and what the threads of a host say is used: on CPUs
+    waiting in collectives and for input is no computation, and GPUs that run nothing while the
+    host waits for input wait for input too.
     """
     if steps.kind == "tpu":
         return _tpu_categories(steps, [own_tpu_category(c) for c in steps.categories])
     times = _generic_categories(steps)
-    if not steps.has_device:
-        for host in hosts:
+    for host in hosts:
+        if steps.has_device:
+            rows, starved_ps = starved_times_ps(steps, host)
+            moved = np.minimum(starved_ps, times[rows, OTHER])
+            times[rows, OTHER] -= moved
+            times[rows, INPUT] += moved
+        else:
             _split_host_time(times, steps, host)
     return times
+
+
+def starved_times_ps(steps: StepDatabase, host: HostRow) -> tuple[Int64s, Int64s]:
+    """Rows of a host with devices, and how long each had nothing to run for want of input."""
+    starved_ps = host.activity.starved_ps
+    if not starved_ps.any():
+        nothing = np.zeros(0, np.int64)
+        return nothing, nothing
+    own = host.own_steps(steps)
+    rows = np.flatnonzero(own >= 0)
+    return rows, starved_ps[own[rows]]
 
 
 def own_tpu_category(category: str) -> int:

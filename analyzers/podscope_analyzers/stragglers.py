@@ -10,10 +10,13 @@ the step that matters, and by several times what its lateness varies from step t
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+
+from podscope_analyzers.arrivals import Arrivals
 
 Float64s = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
@@ -24,12 +27,20 @@ Verdict = Literal["straggler", "even", "too_few_steps", "one_host"]
 MIN_LATENESS_RATIO = 0.05
 # A host that is late in fewer steps than this is not the one to look at.
 MIN_PERSISTENCE_RATIO = 0.5
-# How many standard errors of its median the lateness must exceed.
+# How many standard errors of its median the lateness must exceed, at least; of many hosts one is
+# far out by chance, so that the bound grows with their number.
 MIN_DEVIATIONS = 3.0
+# Chance that any host of an even pod is named.
+FALSE_ALARMS = 0.01
 MIN_STEPS = 3
+# With fewer others their spread is a matter of chance.
+MIN_OTHERS_FOR_SPREAD = 3
+MIN_CORES = 3
 
 _MAD_TO_SIGMA = 1.4826
 _MEDIAN_ERROR = 1.2533
+# Share of the samples that a median absolute deviation makes use of, beside a standard deviation.
+_MAD_EFFICIENCY = 0.37
 PART_CAUSES: Mapping[str, Cause] = {
     "compute": "compute",
     "input": "input",
@@ -49,6 +60,9 @@ class HostWork:
         parts_ps: Own work by part (``compute``, ``input``, ``host``, ``communication``), each of
             shape (n,); together they are the total less the waiting.
         phases_ps: Time in the training loop's own annotations by name, each of shape (n,).
+        cores: Names of its cores, where it has several.
+        core_own_ps: Own work of each core, shape (c, n); -1 where the core misses the step.
+        arrivals: When it arrives at the collectives, where these say which they are.
     """
 
     host: str
@@ -56,6 +70,25 @@ class HostWork:
     waiting_ps: Int64s
     parts_ps: Mapping[str, Int64s]
     phases_ps: Mapping[str, Int64s]
+    cores: tuple[str, ...] = ()
+    core_own_ps: Int64s | None = None
+    arrivals: Arrivals | None = None
+
+
+@dataclass(frozen=True)
+class SlowCore:
+    """A core that the other cores of its host wait for.
+
+    Attributes:
+        lateness_ps: Median over steps of its own work less the median of the host's other cores.
+        lateness_ratio: That as a share of the median step.
+    """
+
+    host: str
+    core: str
+    lateness_ps: float
+    lateness_ratio: float
+    persistence_ratio: float
 
 
 @dataclass(frozen=True)
@@ -101,12 +134,14 @@ class StragglerReport:
         steps: One entry per step; None where fewer than two hosts have it.
         stragglers: The worst first; empty unless the verdict is ``straggler``.
         waiting_ratio: Share of all hosts' step time that was spent waiting in collectives.
+        slow_cores: Cores that are late among those of their host, the worst first.
     """
 
     verdict: Verdict
     steps: tuple[SlowestOfStep | None, ...]
     stragglers: tuple[Straggler, ...]
     waiting_ratio: float
+    slow_cores: tuple[SlowCore, ...] = ()
 
 
 def find_stragglers(hosts: Sequence[HostWork]) -> StragglerReport:
@@ -125,24 +160,27 @@ def find_stragglers(hosts: Sequence[HostWork]) -> StragglerReport:
     spent = float(total[is_there].sum())
     waiting_ratio = float(waiting[is_there].sum()) / spent if spent > 0 else 0.0
     late = lateness(own)
-    steps = tuple(_slowest(hosts, own, late, step) for step in range(own.shape[1]))
+    steps = _slowest(hosts, own, late)
+    typical_step = float(np.median(total[is_there])) if is_there.any() else 0.0
+    slow_cores = _slow_cores(hosts, typical_step)
     if len(hosts) < 2:
-        return StragglerReport("one_host", steps, (), waiting_ratio)
+        return StragglerReport("one_host", steps, (), waiting_ratio, slow_cores)
     is_shared = is_there.sum(axis=0) >= 2
     if int(is_shared.sum()) < MIN_STEPS:
-        return StragglerReport("too_few_steps", steps, (), waiting_ratio)
+        return StragglerReport("too_few_steps", steps, (), waiting_ratio, slow_cores)
     typical_step = float(np.median(total[:, is_shared][is_there[:, is_shared]]))
+    judged = _judge(late, typical_step)
     found = [
-        straggler
-        for index in range(len(hosts))
-        if (straggler := _judge(hosts, index, late, typical_step, steps)) is not None
+        _straggler(hosts, int(index), judged, typical_step, steps, slow_cores)
+        for index in np.flatnonzero(judged.is_late)
     ]
     found.sort(key=lambda s: (-s.lateness_ps, s.host))
-    return StragglerReport("straggler" if found else "even", steps, tuple(found), waiting_ratio)
+    verdict: Verdict = "straggler" if found else "even"
+    return StragglerReport(verdict, steps, tuple(found), waiting_ratio, slow_cores)
 
 
 def lateness(own: Float64s) -> Float64s:
-    """Own work less the median of the *other* hosts in the same step.
+    """Own work less the median of the *others* in the same step.
 
     Args:
         own: Shape (hosts, steps), NaN where a host misses a step.
@@ -150,60 +188,159 @@ def lateness(own: Float64s) -> Float64s:
     Returns:
         Shape (hosts, steps), NaN where the host misses the step or is alone in it.
     """
-    late = np.full(own.shape, np.nan)
-    for index in range(own.shape[0]):
-        others = np.delete(own, index, axis=0)
-        shared = ~np.isnan(own[index]) & (~np.isnan(others)).any(axis=0)
-        if shared.any():
-            late[index, shared] = own[index, shared] - np.nanmedian(others[:, shared], axis=0)
+    # The median of all but one: of the sorted values, the middle places move up by one from
+    # the place of the one that is left out on.
+    order = np.argsort(own, axis=0, kind="stable")
+    ordered = np.take_along_axis(own, order, axis=0)
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(len(own))[:, None], axis=0)
+    others = (~np.isnan(own)).sum(axis=0) - 1
+    low, high = (others - 1) // 2, others // 2
+    columns = np.arange(own.shape[1])
+    last = max(len(own) - 1, 0)
+    middle = sum(
+        ordered[np.clip(at + (at >= place), 0, last), columns]
+        for at in (low[None, :], high[None, :])
+    )
+    late: Float64s = own - middle / 2
+    late[:, others < 1] = np.nan
     return late
 
 
-def _judge(
+@dataclass(frozen=True)
+class _Judged:
+    """Of every unit: whether it is late, by how much, in how many of the steps; all (n,)."""
+
+    is_late: npt.NDArray[np.bool_]
+    typical_ps: Float64s
+    persistence: Float64s
+
+
+def _judge(late: Float64s, typical_step: float) -> _Judged:
+    """Which of the units are late, by more than what chance makes of as many of them.
+
+    Args:
+        late: Lateness of every unit in every step, shape (n, steps), NaN for none.
+        typical_step: Median step time.
+    """
+    counts = (~np.isnan(late)).sum(axis=1)
+    enough = counts >= MIN_STEPS
+    nobody = np.zeros(len(late), np.bool_)
+    typical, persistence = np.full(len(late), np.nan), np.zeros(len(late))
+    if not enough.any() or typical_step <= 0:
+        return _Judged(nobody, typical, persistence)
+    # Rows of units with too few steps would be empty.
+    kept = late[enough]
+    count = counts[enough]
+    middle = np.nanmedian(kept, axis=1)
+    deviation = np.abs(kept - middle[:, None])
+    # A few samples lie nearer to their own median than to the true one.
+    own_scatter = _MAD_TO_SIGMA * np.nanmedian(deviation, axis=1)
+    correction = np.sqrt(count / (count - 1))
+    scatter = _MAD_TO_SIGMA * float(np.nanmedian(deviation * correction[:, None]))
+    error = _MEDIAN_ERROR * np.maximum(own_scatter, scatter) / np.sqrt(count)
+    scale = np.maximum(error, _spread_of_others(middle))
+    share = np.nanmean(
+        np.where(np.isnan(kept), np.nan, kept > MIN_LATENESS_RATIO * typical_step), 1
+    )
+    freedom = _MAD_EFFICIENCY * float((count - 1).sum())
+    is_late = nobody.copy()
+    is_late[enough] = (
+        (middle >= MIN_LATENESS_RATIO * typical_step)
+        & (middle >= deviations(len(kept), freedom) * scale)
+        & (share >= MIN_PERSISTENCE_RATIO)
+    )
+    typical[enough], persistence[enough] = middle, share
+    return _Judged(is_late, typical, persistence)
+
+
+def deviations(units: int, freedom: float) -> float:
+    """How many standard errors the largest of so many even units exceeds by chance alone.
+
+    Args:
+        units: How many are compared.
+        freedom: Degrees of freedom of the standard error; few of them have heavier tails.
+    """
+    normal = NormalDist().inv_cdf(1 - FALSE_ALARMS / max(units, 1))
+    # Student's t by the first term of its expansion about the normal.
+    return max(MIN_DEVIATIONS, normal * (1 + (normal**2 + 1) / (4 * max(freedom, 1.0))))
+
+
+def _spread_of_others(typical: Float64s) -> Float64s:
+    """How much the other units' typical lateness differs among them, as a standard deviation."""
+    if len(typical) <= MIN_OTHERS_FOR_SPREAD:
+        return np.zeros(len(typical))
+    # Left out one by one where one counts; of many, one moves no median.
+    if len(typical) > _MANY:
+        return np.full(len(typical), _spread(typical))
+    return np.array([_spread(np.delete(typical, index)) for index in range(len(typical))])
+
+
+_MANY = 64
+
+
+def _spread(typical: Float64s) -> float:
+    return _MAD_TO_SIGMA * float(np.median(np.abs(typical - np.median(typical))))
+
+
+def _straggler(
     hosts: Sequence[HostWork],
     index: int,
-    late: Float64s,
+    judged: _Judged,
     typical_step: float,
     steps: Sequence[SlowestOfStep | None],
-) -> Straggler | None:
-    series = late[index][~np.isnan(late[index])]
-    if len(series) < MIN_STEPS or typical_step <= 0:
-        return None
-    typical = float(np.median(series))
-    scatter = _MAD_TO_SIGMA * float(np.median(np.abs(series - typical)))
-    error = _MEDIAN_ERROR * scatter / np.sqrt(len(series))
-    persistence = float(np.mean(series > MIN_LATENESS_RATIO * typical_step))
-    if (
-        typical < MIN_LATENESS_RATIO * typical_step
-        or typical < MIN_DEVIATIONS * error
-        or persistence < MIN_PERSISTENCE_RATIO
-        or typical < MIN_DEVIATIONS * _spread_of_others(index, late)
-    ):
-        return None
+    slow_cores: Sequence[SlowCore],
+) -> Straggler:
+    typical = float(judged.typical_ps[index])
     cause, evidence = _explain(hosts, index, typical)
     name = hosts[index].host
+    core = next((core for core in slow_cores if core.host == name), None)
+    if core is not None:
+        evidence = (
+            *evidence[:1],
+            f"its core {core.core} takes {_ms(core.lateness_ps)} a step longer than its others",
+            *evidence[1:],
+        )
     return Straggler(
         host=name,
         lateness_ps=typical,
         lateness_ratio=typical / typical_step,
-        persistence_ratio=persistence,
+        persistence_ratio=float(judged.persistence[index]),
         slowest_steps=sum(step is not None and step.host == name for step in steps),
         cause=cause,
         evidence=evidence,
     )
 
 
-def _spread_of_others(index: int, late: Float64s) -> float:
-    """How much the other hosts' typical lateness differs among them, as a standard deviation."""
-    typical = [
-        float(np.nanmedian(row))
-        for other, row in enumerate(late)
-        if other != index and not np.isnan(row).all()
+def _slow_cores(hosts: Sequence[HostWork], typical_step: float) -> tuple[SlowCore, ...]:
+    """Cores that are late among the cores of their host, where it has enough to compare."""
+    # Hosts of as many cores side by side: cores down, hosts and steps across.
+    alike: dict[int, list[HostWork]] = {}
+    for host in hosts:
+        if host.core_own_ps is not None and len(host.cores) >= MIN_CORES:
+            alike.setdefault(len(host.cores), []).append(host)
+    if not alike:
+        return ()
+    names: list[tuple[str, str]] = []
+    late: list[Float64s] = []
+    for count, group in alike.items():
+        own = np.stack([host.core_own_ps for host in group if host.core_own_ps is not None], axis=1)
+        steps = own.shape[2]
+        flat = np.where(own >= 0, own.astype(np.float64), np.nan).reshape(count, -1)
+        late.append(lateness(flat).reshape(count * len(group), steps))
+        names += [(host.host, host.cores[core]) for core in range(count) for host in group]
+    judged = _judge(np.concatenate(late), typical_step)
+    found = [
+        SlowCore(
+            *names[index],
+            lateness_ps=float(judged.typical_ps[index]),
+            lateness_ratio=float(judged.typical_ps[index]) / typical_step,
+            persistence_ratio=float(judged.persistence[index]),
+        )
+        for index in np.flatnonzero(judged.is_late).tolist()
     ]
-    if len(typical) < 3:
-        return 0.0
-    middle = np.median(typical)
-    return _MAD_TO_SIGMA * float(np.median(np.abs(np.array(typical) - middle)))
+    found.sort(key=lambda core: (-core.lateness_ps, core.host, core.core))
+    return tuple(found)
 
 
 def _explain(
@@ -228,6 +365,12 @@ def _explain(
         for more, own, others, name in phases[:2]
         if more > 0.25 * typical
     ]
+    arrived = hosts[index].arrivals
+    if arrived is not None and arrived.lateness_ps > 0:
+        evidence.append(
+            f"it arrives {_ms(arrived.lateness_ps)} later than the others at the collectives, "
+            f"last of all at {arrived.last} of {arrived.meetings}"
+        )
     waits = _typical_excess([host.waiting_ps for host in hosts], hosts, index)
     if waits[0] < 0:
         evidence.append(
@@ -257,16 +400,25 @@ def _typical_excess(
     others = np.delete(values, index, axis=0)
     own_typical = float(np.nanmedian(values[index]))
     others_typical = float(np.nanmedian(others)) if not np.isnan(others).all() else 0.0
-    return float(np.nanmedian(lateness(values)[index])), own_typical, others_typical
+    shared = ~np.isnan(values[index]) & ~np.isnan(others).all(axis=0)
+    excess = values[index, shared] - np.nanmedian(others[:, shared], axis=0)
+    return float(np.median(excess)), own_typical, others_typical
 
 
 def _slowest(
-    hosts: Sequence[HostWork], own: Float64s, late: Float64s, step: int
-) -> SlowestOfStep | None:
-    if int((~np.isnan(own[:, step])).sum()) < 2:
-        return None
-    index = int(np.nanargmax(own[:, step]))
-    return SlowestOfStep(hosts[index].host, int(own[index, step]), float(late[index, step]))
+    hosts: Sequence[HostWork], own: Float64s, late: Float64s
+) -> tuple[SlowestOfStep | None, ...]:
+    """Of every step the host with the longest own work; None where fewer than two have it."""
+    is_shared = (~np.isnan(own)).sum(axis=0) >= 2
+    longest = np.argmax(np.where(np.isnan(own), -np.inf, own), axis=0)
+    return tuple(
+        SlowestOfStep(hosts[host].host, int(own[host, step]), float(late[host, step]))
+        if shared
+        else None
+        for step, (host, shared) in enumerate(
+            zip(longest.tolist(), is_shared.tolist(), strict=True)
+        )
+    )
 
 
 def _stack(rows: Sequence[Int64s]) -> Float64s:

@@ -76,7 +76,8 @@ def device_busy_ratio(stats: CaptureStats) -> float | None:
     hardware = stats.run_environment.hardware_type
     if hardware == "TPU" and ops.busy_time_ps + ops.idle_time_ps > 0:
         return duty_cycle_ratio(ops)
-    if hardware == "GPU" and ops.total_time_ps > 0:
+    # Kernels that tell no operation say nothing of idle time.
+    if hardware == "GPU" and ops.total_op_time_ps > 0:
         return min(1.0, 1.0 - ops.idle_ratio)
     return None
 

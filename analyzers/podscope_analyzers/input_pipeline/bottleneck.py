@@ -11,6 +11,10 @@ ALL_OTHER_SUSPICIOUS = 3.0
 HIGH = 15.0
 MODERATE = 3.0
 
+# A share that its scatter from step to step does not tell from a threshold counts as reaching it.
+TOLERATED_ERRORS = 3.0
+MOST_TOLERATED = 0.1
+
 NO_STEP_TIME = "No step time was measured, so what bounds the program cannot be told."
 
 
@@ -46,15 +50,32 @@ class InputVerdict:
     blames_all_other: bool = False
 
 
-def classify_input(input_percent: float, all_other_percent: float) -> InputVerdict:
-    """Class the steps by their share of waiting for input, and of time nobody accounts for."""
-    if input_percent >= HIGHLY_INPUT_BOUND:
+def reaches(percent: float, threshold: float, error_percent: float = 0.0) -> bool:
+    """Whether a share reaches a threshold, as far as its standard error can tell.
+
+    By no more than a tenth of the threshold: a few uneven steps have a large error.
+    """
+    tolerated = min(TOLERATED_ERRORS * error_percent, MOST_TOLERATED * threshold)
+    return percent + tolerated >= threshold
+
+
+def classify_input(
+    input_percent: float, all_other_percent: float, input_error_percent: float = 0.0
+) -> InputVerdict:
+    """Class the steps by their share of waiting for input, and of time nobody accounts for.
+
+    Args:
+        input_percent: Of the step time.
+        all_other_percent: Likewise.
+        input_error_percent: Standard error of the first; the reference knows none.
+    """
+    if reaches(input_percent, HIGHLY_INPUT_BOUND, input_error_percent):
         return InputVerdict(
             "host",
             f"The program is HIGHLY input-bound: {input_percent:.1f}% of the step time is "
             "spent waiting for input. Make the input faster before anything else.",
         )
-    if input_percent >= MODERATELY_INPUT_BOUND:
+    if reaches(input_percent, MODERATELY_INPUT_BOUND, input_error_percent):
         return InputVerdict(
             "both",
             f"The program is MODERATELY input-bound: {input_percent:.1f}% of the step time is "
@@ -104,6 +125,7 @@ def generic_bottleneck(
     kernel_launch_ms: float,
     all_other_ms: float,
     uses_tf_data: bool,
+    input_error_percent: float = 0.0,
 ) -> Bottleneck:
     """What bounds the steps of CPU and GPU hosts.
 
@@ -114,10 +136,13 @@ def generic_bottleneck(
         kernel_launch_ms: Launching kernels.
         all_other_ms: In no known category.
         uses_tf_data: Whether the host reads or prepares data through tf.data.
+        input_error_percent: Standard error of the share of input.
     """
     if step_ms <= 0:
         return UNKNOWN
-    verdict = classify_input(100 * input_ms / step_ms, 100 * all_other_ms / step_ms)
+    verdict = classify_input(
+        100 * input_ms / step_ms, 100 * all_other_ms / step_ms, input_error_percent
+    )
     launch_percent = 100 * kernel_launch_ms / step_ms
     collectives_percent = 100 * collectives_ms / step_ms
     all_other_percent = 100 * all_other_ms / step_ms

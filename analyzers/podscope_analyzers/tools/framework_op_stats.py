@@ -2,20 +2,31 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypedDict
+from typing import Final, Literal
 
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.op_metrics.database import IDLE, CostSource, OpDatabase, safe_divide
 from podscope_analyzers.op_metrics.framework_view import framework_view, is_training
-from podscope_analyzers.op_metrics.rates import GIBI, OpRates, Roofline
+from podscope_analyzers.op_metrics.op_columns import (
+    cost_source_value,
+    description_values,
+    in_order,
+    op_columns,
+    rate_values,
+    time_values,
+    xprof_time_cells,
+)
+from podscope_analyzers.op_metrics.op_description import OpDescription, describe_op
+from podscope_analyzers.op_metrics.op_shares import Grouping, op_shares
+from podscope_analyzers.op_metrics.rates import OpRates, Roofline
 from podscope_analyzers.op_names import parse_op_name
 from podscope_analyzers.result import Cell, Column, Reason, Scope, Table, ToolResult
 from podscope_analyzers.xprof_table import XprofColumn, XprofTable
 
 NAME: Final = "framework_op_stats"
-VERSION: Final = 2
+VERSION: Final = 3
 MAX_ROWS: Final = 500
-"""Operations kept on the devices, on the hosts, and of host execution."""
+"""Operations kept on the devices, on the hosts, and of host execution; and annotations."""
 
 Place = Literal["device", "host", "host_execution"]
 
@@ -29,6 +40,7 @@ class OpRow:
         cumulative_ratio: The same with all rows of the place before.
         tensor_core_ratio: Share of the kernels' time on tensor cores.
         cost_source: Where flops and bytes are from.
+        op: What its program says of it; of host execution alone.
     """
 
     rank: int
@@ -44,9 +56,7 @@ class OpRow:
     tensor_core_ratio: float
     is_eager: bool
     cost_source: CostSource
-    framework_name: str = ""
-    program_id: int | None = None
-    source: str = ""
+    op: OpDescription | None = None
 
     def ratios(self, place: Place) -> tuple[float, float]:
         """Share and cumulative share in the columns of a place; 0 in those of another."""
@@ -63,19 +73,23 @@ def op_rows(stats: CaptureStats, *, with_idle: bool, own: bool) -> list[OpRow]:
         with_idle: Whether the time without operations is a row, and counts in the shares.
         own: Whether flops and bytes are ours, or follow the reference's rule.
     """
+    rows: list[OpRow] = []
+    for place, database in _places(stats, own=own):
+        first_rank = len(rows) + 1
+        rows += _rows(
+            database, stats, with_idle=with_idle, own=own, place=place, first_rank=first_rank
+        )
+    return rows
+
+
+def _places(stats: CaptureStats, *, own: bool) -> list[tuple[Place, OpDatabase]]:
     places: list[tuple[Place, OpDatabase]] = [
         ("device", framework_view(stats.device_ops, with_idle=True)),
         ("host", stats.host_ops),
     ]
     if own:
         places.append(("host_execution", stats.host_execution))
-    rows: list[OpRow] = []
-    for place, database in places:
-        first_rank = len(rows) + 1
-        rows += _rows(
-            database, stats, with_idle=with_idle, own=own, place=place, first_rank=first_rank
-        )
-    return rows
+    return places
 
 
 def _rows(
@@ -115,39 +129,19 @@ def _rows(
             tensor_core_ratio=kernels.tensor_core_ratio if kernels else 0.0,
             is_eager=bool(database.column("is_eager")[row]),
             cost_source=CostSource(int(database.column("cost_source")[row])),
-            **(_of_program(database, row) if place == "host_execution" else {}),
+            op=describe_op(database, row) if place == "host_execution" else None,
         )
         rank += 1
 
 
-class _OfProgram(TypedDict, total=False):
-    framework_name: str
-    program_id: int | None
-    source: str
-
-
-def _of_program(database: OpDatabase, row: int) -> _OfProgram:
-    """What an instruction's program says of it."""
-    file = database.text("source_file", row)
-    # Without a file of its own, the innermost frame, less its column.
-    frame = database.text("source_stack", row).partition("\n")[0].rpartition(":")[0]
-    return {
-        "framework_name": database.text("provenance", row),
-        "program_id": database.module_id(row),
-        "source": f"{file}:{int(database.column('source_line')[row])}" if file else frame,
-    }
-
-
 _COLUMNS: Final = (
-    Column("rank", "Rank", "integer"),
+    *op_columns("rank"),
     Column("host_or_device", "Host or device", "string"),
     Column("type", "Type", "string"),
     Column("operation", "Operation", "string"),
-    Column("occurrences", "Occurrences", "integer"),
-    Column("total_time_us", "Total time", "number", "us"),
-    Column("avg_time_us", "Average time", "number", "us"),
-    Column("total_self_time_us", "Total self time", "number", "us"),
-    Column("avg_self_time_us", "Average self time", "number", "us"),
+    *op_columns(
+        "occurrences", "total_time_us", "avg_time_us", "total_self_time_us", "avg_self_time_us"
+    ),
     Column("device_total_self_time_ratio", "Share of device time", "number", "ratio"),
     Column(
         "device_cumulative_total_self_time_ratio",
@@ -171,65 +165,107 @@ _COLUMNS: Final = (
         "number",
         "ratio",
     ),
-    Column("measured_flops_per_second", "FLOP rate", "number", "flops/s"),
-    Column("model_flops_per_second", "Model FLOP rate", "number", "flops/s"),
-    Column("measured_memory_bytes_per_second", "Memory bandwidth", "number", "bytes/s"),
-    Column("operational_intensity_flops_per_byte", "Operational intensity", "number", "flops/byte"),
+    *op_columns(
+        "measured_flops_per_second",
+        "model_flops_per_second",
+        "measured_memory_bytes_per_second",
+        "operational_intensity_flops_per_byte",
+    ),
     Column("gpu_tensor_core_utilization_ratio", "Tensor core utilization", "number", "ratio"),
-    Column("bound_by", "Bound by", "string"),
+    *op_columns("bound_by"),
     Column("execution_mode", "Execution", "string"),
-    Column("cost_source", "Source of flops and bytes", "string"),
-    Column("framework_name", "Framework operation", "string"),
-    Column("program_id", "Program", "string"),
-    Column("source", "Source", "string"),
+    *op_columns("cost_source", "framework_name", "program_id", "source"),
 )
-_COST_SOURCES: Final = {
-    CostSource.NONE: None,
-    CostSource.STATS: "tracer",
-    CostSource.ANALYSIS: "cost_analysis",
-}
+_PLACES: Final[tuple[Place, ...]] = ("device", "host", "host_execution")
 
 
 def _table(rows: list[OpRow], is_gpu: bool) -> Table:
-    cells: list[list[Cell]] = []
-    for row in rows:
-        knows_cost = row.place != "host" and row.cost_source != CostSource.NONE
-        rates = row.rates
-        cells.append(
-            [
-                row.rank,
-                row.place,
-                row.type,
-                row.name,
-                row.occurrences,
-                row.time_us,
-                safe_divide(row.time_us, row.occurrences),
-                row.self_time_us,
-                safe_divide(row.self_time_us, row.occurrences),
-                *row.ratios("device"),
-                *row.ratios("host"),
-                *row.ratios("host_execution"),
-                rates.flop_rate * 1e9 if knows_cost else None,
-                rates.model_flop_rate * 1e9 if knows_cost else None,
-                rates.memory_bandwidth * GIBI * 1e9 if knows_cost else None,
-                rates.operational_intensity if knows_cost else None,
-                row.tensor_core_ratio if is_gpu and row.place == "device" else None,
-                rates.bound_by.lower(),
-                "eager" if row.is_eager else "function",
-                _COST_SOURCES[row.cost_source],
-                row.framework_name.removesuffix(":") or None,
-                None if row.program_id is None else str(row.program_id),
-                row.source or None,
-            ]
-        )
-    return Table(_COLUMNS, cells)
+    return Table(_COLUMNS, [_cells(row, is_gpu) for row in rows])
+
+
+def _cells(row: OpRow, is_gpu: bool) -> list[Cell]:
+    values: dict[str, Cell] = {
+        **dict.fromkeys(("framework_name", "program_id", "source")),
+        **(description_values(row.op) if row.op else {}),
+        **time_values(row.occurrences, row.time_us, row.self_time_us),
+        **rate_values(
+            row.rates, is_known=row.place != "host" and row.cost_source != CostSource.NONE
+        ),
+        "rank": row.rank,
+        "host_or_device": row.place,
+        "type": row.type,
+        "operation": row.name,
+        "gpu_tensor_core_utilization_ratio": row.tensor_core_ratio
+        if is_gpu and row.place == "device"
+        else None,
+        "execution_mode": "eager" if row.is_eager else "function",
+        "cost_source": cost_source_value(row.cost_source),
+    }
+    for place in _PLACES:
+        ratio, cumulative = row.ratios(place)
+        values[f"{place}_total_self_time_ratio"] = ratio
+        values[f"{place}_cumulative_total_self_time_ratio"] = cumulative
+    return in_order(_COLUMNS, values)
+
+
+_GROUPINGS: Final[tuple[Grouping, ...]] = ("type", "operation")
+
+
+def _shares_table(stats: CaptureStats, *, with_idle: bool) -> Table:
+    """Pie charts: of every place one by type and one by operation."""
+    return Table(
+        columns=(
+            Column("host_or_device", "Host or device", "string"),
+            Column("grouped_by", "Grouped by", "string"),
+            Column("name", "Type or operation", "string"),
+            Column("operation_count", "Operations", "integer"),
+            Column("total_self_time_us", "Total self time", "number", "us"),
+            Column("self_time_ratio", "Share of the self time", "number", "ratio"),
+        ),
+        rows=[
+            (place, by, one.name, one.count, one.self_time_ps / 1e6, one.ratio)
+            for place, database in _places(stats, own=True)
+            for by in _GROUPINGS
+            for one in op_shares(database, by, with_idle=with_idle)
+        ],
+    )
+
+
+def _annotations_table(stats: CaptureStats) -> Table:
+    found = stats.annotations
+    columns = (found.occurrences, found.time_ps, found.self_ps, found.max_ps, found.is_runtime)
+    return Table(
+        columns=(
+            Column("annotation", "Annotation", "string"),
+            Column("origin", "Written by", "string"),
+            Column("occurrences", "Occurrences", "integer"),
+            Column("total_time_us", "Total time", "number", "us"),
+            Column("avg_time_us", "Average time", "number", "us"),
+            Column("max_time_us", "Longest", "number", "us"),
+            Column("total_self_time_us", "Total self time", "number", "us"),
+        ),
+        rows=[
+            (
+                name,
+                "runtime" if is_runtime else "program",
+                occurrences,
+                time_ps / 1e6,
+                time_ps / occurrences / 1e6,
+                max_ps / 1e6,
+                self_ps / 1e6,
+            )
+            for name, occurrences, time_ps, self_ps, max_ps, is_runtime in zip(
+                found.names, *(column.tolist() for column in columns), strict=True
+            )
+        ][:MAX_ROWS],
+    )
 
 
 def _task_type(rows: list[OpRow]) -> str:
     def trains(row: OpRow) -> bool:
-        if row.place != "host_execution":
+        if row.op is None:
             return is_training(row.name, row.type)
-        op = parse_op_name(row.framework_name)
+        op = parse_op_name(row.op.framework_name)
         return is_training(op.name, op.type)
 
     return "Training" if any(map(trains, rows)) else "Inference"
@@ -244,6 +280,9 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     tables = {
         "with_idle": _table(with_idle, is_gpu),
         "without_idle": _table(without_idle, is_gpu),
+        "shares_with_idle": _shares_table(stats, with_idle=True),
+        "shares_without_idle": _shares_table(stats, with_idle=False),
+        "annotations": _annotations_table(stats),
     }
     reasons = _reasons(stats)
     return ToolResult(
@@ -335,11 +374,7 @@ def _xprof_table(rows: list[OpRow], is_gpu: bool) -> XprofTable:
             "Device" if row.place == "device" else "Host",
             row.type,
             row.name,
-            row.occurrences,
-            row.time_us,
-            safe_divide(row.time_us, row.occurrences),
-            row.self_time_us,
-            safe_divide(row.self_time_us, row.occurrences),
+            *xprof_time_cells(row.occurrences, row.time_us, row.self_time_us),
             *row.ratios("device"),
             *row.ratios("host"),
             rates.flop_rate,

@@ -14,9 +14,20 @@ from podscope_analyzers.op_metrics.database import (
     MemorySpace,
     safe_divide,
 )
+from podscope_analyzers.op_metrics.op_columns import (
+    BYTES_PER_GIBI,
+    cost_source_value,
+    description_values,
+    in_order,
+    op_columns,
+    rate_values,
+    time_values,
+    xprof_time_cells,
+)
 from podscope_analyzers.op_metrics.op_description import OpDescription, describe_op
 from podscope_analyzers.op_metrics.rates import GIBI, OpRates, Roofline, giga_per_second
-from podscope_analyzers.result import Cell, Column, Reason, Scope, Table, ToolResult
+from podscope_analyzers.reasons import NO_HLO_OPS
+from podscope_analyzers.result import Cell, Column, Scope, Table, ToolResult
 from podscope_analyzers.xprof_table import XprofCell, XprofColumn, XprofTable
 
 NAME: Final = "hlo_stats"
@@ -127,80 +138,66 @@ class _Rows:
 
 
 _COLUMNS: Final = (
-    Column("rank", "Rank", "integer"),
+    *op_columns("rank"),
     Column("place", "Where it ran", "string"),
-    Column("program_id", "Program", "string"),
-    Column("category", "Category", "string"),
+    *op_columns("program_id", "category"),
     Column("hlo_op_name", "Instruction", "string"),
     Column("hlo_op_expression", "Text", "string"),
-    Column("framework_name", "Framework operation", "string"),
-    Column("occurrences", "Occurrences", "integer"),
-    Column("total_time_us", "Total time", "number", "us"),
-    Column("avg_time_us", "Average time", "number", "us"),
-    Column("total_self_time_us", "Total self time", "number", "us"),
-    Column("avg_self_time_us", "Average self time", "number", "us"),
-    Column("total_self_time_ratio", "Share of time", "number", "ratio"),
-    Column("cumulative_total_self_time_ratio", "Cumulative share of time", "number", "ratio"),
-    Column("dma_stall_ratio", "Stalled by DMA", "number", "ratio"),
-    Column("model_flops_per_second", "Model FLOP rate", "number", "flops/s"),
-    Column("measured_flops_per_second", "FLOP rate", "number", "flops/s"),
-    Column("measured_memory_bytes_per_second", "Memory bandwidth", "number", "bytes/s"),
+    *op_columns(
+        "framework_name",
+        "occurrences",
+        "total_time_us",
+        "avg_time_us",
+        "total_self_time_us",
+        "avg_self_time_us",
+        "total_self_time_ratio",
+        "cumulative_total_self_time_ratio",
+        "dma_stall_ratio",
+        "model_flops_per_second",
+        "measured_flops_per_second",
+        "measured_memory_bytes_per_second",
+    ),
     Column("hbm_bytes_per_second", "Main memory bandwidth", "number", "bytes/s"),
     Column("cmem_read_bytes_per_second", "CMEM read bandwidth", "number", "bytes/s"),
     Column("cmem_write_bytes_per_second", "CMEM write bandwidth", "number", "bytes/s"),
-    Column("operational_intensity_flops_per_byte", "Operational intensity", "number", "flops/byte"),
-    Column("bound_by", "Bound by", "string"),
-    Column("is_rematerialized", "Rematerialized", "boolean"),
-    Column("is_outside_compilation", "Outside compilation", "boolean"),
-    Column("source", "Source", "string"),
-    Column("core_type", "Core", "string"),
+    *op_columns(
+        "operational_intensity_flops_per_byte",
+        "bound_by",
+        "is_rematerialized",
+        "is_outside_compilation",
+        "source",
+        "core_type",
+    ),
     Column("parent_op_name", "Part of", "string"),
-    Column("energy_j", "Energy", "number", "J"),
-    Column("cost_source", "Source of flops and bytes", "string"),
+    *op_columns("energy_j", "cost_source"),
 )
-_COST_SOURCES: Final = {
-    CostSource.NONE: None,
-    CostSource.STATS: "tracer",
-    CostSource.ANALYSIS: "cost_analysis",
-}
-_BYTES: Final = GIBI * 1e9
 
 
 def _cells(row: _Row) -> list[Cell]:
-    op, rates = row.op, row.rates
-    knows_cost = row.cost_source != CostSource.NONE
-    return [
-        row.rank or None,
-        row.place,
-        op.program_id,
-        op.category,
-        op.name,
-        op.expression,
-        op.framework_name.removesuffix(":") or None,
-        row.occurrences,
-        row.time_ps / 1e6,
-        safe_divide(row.time_ps / 1e6, row.occurrences),
-        row.self_time_ps / 1e6,
-        safe_divide(row.self_time_ps / 1e6, row.occurrences),
-        row.ratio if row.rank else None,
-        row.cumulative_ratio if row.rank else None,
-        row.dma_stall_ratio if row.place == "device" else None,
-        rates.model_flop_rate * 1e9 if knows_cost else None,
-        rates.flop_rate * 1e9 if knows_cost else None,
-        rates.memory_bandwidth * _BYTES if knows_cost else None,
-        rates.hbm_bandwidth * _BYTES if knows_cost and row.place == "device" else None,
-        row.cmem_read * _BYTES if knows_cost and row.place == "device" else None,
-        row.cmem_write * _BYTES if knows_cost and row.place == "device" else None,
-        rates.operational_intensity if knows_cost else None,
-        rates.bound_by.lower(),
-        op.is_rematerialized,
-        op.is_outside_compilation,
-        op.source or None,
-        op.core or None,
-        row.parent or None,
-        row.energy_j or None,
-        _COST_SOURCES[row.cost_source],
-    ]
+    is_known = row.cost_source != CostSource.NONE
+    on_device = row.place == "device"
+    memory = is_known and on_device
+    return in_order(
+        _COLUMNS,
+        {
+            **description_values(row.op),
+            **time_values(row.occurrences, row.time_ps / 1e6, row.self_time_ps / 1e6),
+            **rate_values(row.rates, is_known=is_known),
+            "rank": row.rank or None,
+            "place": row.place,
+            "hlo_op_name": row.op.name,
+            "hlo_op_expression": row.op.expression,
+            "total_self_time_ratio": row.ratio if row.rank else None,
+            "cumulative_total_self_time_ratio": row.cumulative_ratio if row.rank else None,
+            "dma_stall_ratio": row.dma_stall_ratio if on_device else None,
+            "hbm_bytes_per_second": row.rates.hbm_bandwidth * BYTES_PER_GIBI if memory else None,
+            "cmem_read_bytes_per_second": row.cmem_read * BYTES_PER_GIBI if memory else None,
+            "cmem_write_bytes_per_second": row.cmem_write * BYTES_PER_GIBI if memory else None,
+            "parent_op_name": row.parent or None,
+            "energy_j": row.energy_j or None,
+            "cost_source": cost_source_value(row.cost_source),
+        },
+    )
 
 
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
@@ -210,15 +207,6 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     first = 1 + sum(row.rank > 0 for row in rows)
     rows += _Rows(stats, "host_execution", own=True).rows(first)
     table = Table(_COLUMNS, [_cells(row) for row in rows])
-    reasons = []
-    if not rows:
-        reasons.append(
-            Reason(
-                "no_hlo_ops",
-                "No HLO instruction ran in the capture.",
-                "Capture while compiled programs run.",
-            )
-        )
     return ToolResult(
         tool=NAME,
         version=VERSION,
@@ -229,7 +217,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
             "instructions": table.to_json(),
         },
         tables={"instructions": table},
-        reasons=reasons,
+        reasons=[] if rows else [NO_HLO_OPS],
     )
 
 
@@ -279,11 +267,7 @@ def _xprof_cells(row: _Row) -> list[XprofCell]:
         op.name,
         op.expression,
         op.framework_name,
-        row.occurrences,
-        row.time_ps / 1e6,
-        safe_divide(row.time_ps / 1e6, row.occurrences),
-        row.self_time_ps / 1e6,
-        safe_divide(row.self_time_ps / 1e6, row.occurrences),
+        *xprof_time_cells(row.occurrences, row.time_ps / 1e6, row.self_time_ps / 1e6),
         row.ratio * 100,
         row.cumulative_ratio * 100,
         # Its label says percent, its value is a fraction.

@@ -12,7 +12,7 @@ from podscope_analyzers.own_input import input_evidence, own_input_pipeline
 from podscope_analyzers.reasons import NO_HOST_OPS, reasons_for_steps
 from podscope_analyzers.result import Column, Scope, Table, ToolResult
 
-VERSION: Final = 2
+VERSION: Final = 4
 
 
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
@@ -54,7 +54,9 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
             "advanced_file_read": time.advanced_file_read_us,
             "preprocessing": time.preprocessing_us,
             "unclassified": time.unclassified_us,
-        },
+        }
+        if pipeline.ops
+        else None,
         "warnings": list(pipeline.warnings),
         **{name: table.to_json() for name, table in tables.items()},
     }
@@ -66,7 +68,6 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         result=result,
         tables=tables,
         reasons=reasons,
-        losses=stats.losses,
     )
 
 

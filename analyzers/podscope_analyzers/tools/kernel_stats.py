@@ -1,5 +1,6 @@
 """GPU kernels by time, with their launch and whether they use tensor cores."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -10,7 +11,7 @@ from podscope_analyzers.result import Cell, Column, Scope, Table, ToolResult
 from podscope_analyzers.xprof_table import XprofCell, XprofColumn, XprofTable
 
 NAME: Final = "kernel_stats"
-VERSION: Final = 1
+VERSION: Final = 2
 
 _COLUMNS: Final = (
     Column("rank", "Rank", "integer"),
@@ -80,15 +81,48 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         [*_cells(rank, one, one.launch.occupancy_percent / 100, one.total_ns / one.occurrences)]
         for rank, one in enumerate(stats.kernels.kernels, start=1)
     ]
-    table = Table(_COLUMNS, rows)
+    tables = {"kernels": Table(_COLUMNS, rows), "operations": _operations_table(stats)}
     return ToolResult(
         tool=NAME,
         version=VERSION,
         scope=scope,
         status="ok" if rows else "empty",
-        result={"kernels": table.to_json()},
-        tables={"kernels": table},
+        result={name: table.to_json() for name, table in tables.items()},
+        tables=tables,
         reasons=() if rows else (NO_KERNELS,),
+    )
+
+
+def _operations_table(stats: CaptureStats) -> Table:
+    """The same kernels by the operation that launched them, the longest first."""
+    every = stats.kernels.by_op()
+    kernels = Counter(kernel.op_name for kernel in stats.kernels.kernels)
+    occurrences: Counter[str] = Counter()
+    for kernel in stats.kernels.kernels:
+        occurrences[kernel.op_name] += kernel.occurrences
+    longest = sorted(every, key=lambda name: (-every[name].total_ns, name))
+    return Table(
+        columns=(
+            Column("op_name", "Operation", "string"),
+            Column("kernel_count", "Kernels", "integer"),
+            Column("occurrences", "Occurrences", "integer"),
+            Column("total_duration_us", "Total duration", "number", "us"),
+            Column("is_op_tensor_core_eligible", "Could use tensor cores", "boolean"),
+            Column("tensor_core_duration_us", "On tensor cores", "number", "us"),
+            Column("tensor_core_ratio", "Share on tensor cores", "number", "ratio"),
+        ),
+        rows=[
+            (
+                name or None,
+                kernels[name],
+                occurrences[name],
+                every[name].total_ns / 1000,
+                every[name].is_eligible,
+                every[name].tensor_core_ns / 1000,
+                every[name].tensor_core_ratio,
+            )
+            for name in longest
+        ],
     )
 
 

@@ -1,6 +1,6 @@
 """What allocators did during a capture: how much was in use when, and what the peak was made of."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -9,21 +9,26 @@ from podscope_analyzers.allocations import Allocations
 from podscope_analyzers.allocator_profile import Active, AllocatorProfile
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.errors import ParameterError
+from podscope_analyzers.memory_growth import Growth, Survivor, growth_of, survivors
+from podscope_analyzers.memory_shortage import Shortage, advice_for, shortages
 from podscope_analyzers.reasons import NO_ALLOCATIONS
 from podscope_analyzers.result import Cell, Column, Reason, Scope, Table, ToolResult
 
 NAME: Final = "memory_profile"
-VERSION: Final = 1
+VERSION: Final = 2
 PARAMETERS: Final = {
     "allocator": "one allocator; all without it",
-    "begin_ms": "start of the timeline, from the capture's start",
+    "start_ms": "start of the timeline, from the capture's start",
     "end_ms": "end of the timeline",
-    "buckets": "how finely the timeline is divided: 1 to 5000, 200 without it",
+    "points": "into how many parts the timeline is divided: 1 to 5000, 200 without it",
+    "at_ms": "a moment whose memory is broken down as the peak's is",
 }
 
-_BUCKETS: Final = 200
-_MAX_BUCKETS: Final = 5000
+_POINTS: Final = 200
+_MAX_POINTS: Final = 5000
 _SAMPLES: Final = 1000
+_MAX_ROWS: Final = 2000
+_NAMED_OPERATIONS: Final = 5
 _PS_PER_MS: Final = 1_000_000_000
 _UINT64: Final = 1 << 64
 
@@ -36,6 +41,7 @@ _ALLOCATOR_COLUMNS: Final = (
     Column("peak_stack_bytes", "Stack at the peak", "integer", "bytes"),
     Column("peak_heap_bytes", "Heap at the peak", "integer", "bytes"),
     Column("peak_free_bytes", "Free at the peak", "integer", "bytes"),
+    Column("peak_cached_bytes", "Cached at the peak", "integer", "bytes"),
     Column("peak_fragmentation_ratio", "Fragmentation at the peak", "number", "ratio"),
     Column("lifetime_peak_bytes", "Peak since the start", "integer", "bytes"),
     Column("capacity_bytes", "Capacity", "integer", "bytes"),
@@ -64,6 +70,65 @@ _PEAK_COLUMNS: Final = (
     Column("shape", "Shape", "string"),
     Column("is_recorded", "Recorded", "boolean"),
 )
+_MOMENT_COLUMNS: Final = (
+    Column("allocator", "Allocator", "string"),
+    Column("time_ms", "Event before it", "number", "ms"),
+    Column("used_bytes", "In use", "integer", "bytes"),
+    Column("stack_bytes", "Stack", "integer", "bytes"),
+    Column("heap_bytes", "Heap", "integer", "bytes"),
+    Column("free_bytes", "Free", "integer", "bytes"),
+    Column("cached_bytes", "Cached", "integer", "bytes"),
+    Column("fragmentation_ratio", "Fragmentation", "number", "ratio"),
+)
+_GROWTH_COLUMNS: Final = (
+    Column("allocator", "Allocator", "string"),
+    Column("verdict", "Verdict", "string"),
+    Column("steps", "Steps", "integer"),
+    Column("first_bytes", "Least in use in the first step", "integer", "bytes"),
+    Column("last_bytes", "Least in use in the last step", "integer", "bytes"),
+    Column("growth_per_step_bytes", "Growth per step", "number", "bytes"),
+    Column("growth_ratio", "Growth over all steps, of the peak", "number", "ratio"),
+    Column("noise_bytes", "Noise", "number", "bytes"),
+    Column("p_value", "Probability by chance", "number"),
+    Column("steps_until_full", "Steps until full", "integer"),
+)
+_SURVIVOR_COLUMNS: Final = (
+    Column("allocator", "Allocator", "string"),
+    Column("op_name", "Operation", "string"),
+    Column("allocation_bytes", "Allocated", "integer", "bytes"),
+    Column("occurrences", "Left", "integer"),
+    Column("steps", "In steps", "integer"),
+    Column("total_bytes", "Together", "integer", "bytes"),
+    Column("region_type", "Region", "string"),
+    Column("data_type", "Data type", "string"),
+    Column("shape", "Shape", "string"),
+)
+_SHORTAGE_COLUMNS: Final = (
+    Column("kind", "Kind", "string"),
+    Column("allocator", "Allocator", "string"),
+    Column("time_ms", "At", "number", "ms"),
+    Column("requested_bytes", "Asked for", "integer", "bytes"),
+    Column("free_bytes", "Free", "integer", "bytes"),
+    Column("cached_bytes", "Cached", "integer", "bytes"),
+    Column("used_bytes", "In use", "integer", "bytes"),
+    Column("capacity_bytes", "Capacity", "integer", "bytes"),
+    Column("missing_bytes", "Missing", "integer", "bytes"),
+    Column("is_fragmented", "Fragmented", "boolean"),
+    Column("op_name", "Operation", "string"),
+    Column("message", "Message", "string"),
+)
+_SHRINK_COLUMNS: Final = (
+    Column("allocator", "Allocator", "string"),
+    Column("op_name", "Operation", "string"),
+    Column("shape", "Shape", "string"),
+    Column("data_type", "Data type", "string"),
+    Column("region_type", "Region", "string"),
+    Column("occurrences", "Occurrences", "integer"),
+    Column("total_bytes", "Together", "integer", "bytes"),
+    Column("used_ratio", "Share of what is in use", "number", "ratio"),
+    Column("cumulative_bytes", "With those above", "integer", "bytes"),
+    Column("is_enough", "These would be enough", "boolean"),
+)
 _MODULE_COLUMNS: Final = (
     Column("program", "Program", "string"),
     Column("core", "Core", "string"),
@@ -77,11 +142,12 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     events = stats.allocations
     names = _chosen(events, parameters)
     begin, end = _window(events, parameters)
-    buckets = int(_number(parameters, "buckets", _BUCKETS))
-    if not 1 <= buckets <= _MAX_BUCKETS:
-        msg = f"buckets must be 1 to {_MAX_BUCKETS}, not {buckets}"
+    points = int(_number(parameters, "points", _POINTS))
+    if not 1 <= points <= _MAX_POINTS:
+        msg = f"points must be 1 to {_MAX_POINTS}, not {points}"
         raise ParameterError(msg)
     profiles = [AllocatorProfile(events, name, "start_ps") for name in names]
+    moments = _moments(profiles, parameters)
     modules: list[list[Cell]] = [
         [
             module.name,
@@ -92,18 +158,50 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         for module in events.modules
         if module.start_ps <= end and module.start_ps + module.duration_ps >= begin
     ]
+    growths = [growth_of(one) for one in profiles]
+    told = (*stats.diagnostics.errors, *stats.diagnostics.warnings)
+    found = [
+        one
+        for one in shortages(events, profiles, told)
+        if not parameters.get("allocator") or one.allocator in ("", *names)
+    ]
     tables = {
         "allocators": Table(_ALLOCATOR_COLUMNS, [_summary_row(one) for one in profiles]),
         "timeline": Table(
             _TIMELINE_COLUMNS,
-            [row for one in profiles for row in _timeline(one, begin, end, buckets)],
+            [row for one in profiles for row in _timeline(one, begin, end, points)],
         ),
         "peak_allocations": Table(
-            _PEAK_COLUMNS, [_peak_row(one.name, row) for one in profiles for row in one.active()]
+            _PEAK_COLUMNS,
+            [
+                _peak_row(one.name, row)
+                for one in profiles
+                for row in one.breakdown_at(one.peak_place)[:_MAX_ROWS]
+            ],
         ),
+        "moment": Table(_MOMENT_COLUMNS, [_moment_row(one, at) for one, at in moments]),
+        "moment_allocations": Table(
+            _PEAK_COLUMNS,
+            [
+                _peak_row(one.name, row)
+                for one, at in moments
+                for row in one.breakdown_at(at)[:_MAX_ROWS]
+            ],
+        ),
+        "growth": Table(_GROWTH_COLUMNS, [*map(_growth_row, profiles, growths)]),
+        "survivors": Table(
+            _SURVIVOR_COLUMNS,
+            [
+                _survivor_row(one.name, row)
+                for one in profiles
+                for row in survivors(one)[:_MAX_ROWS]
+            ],
+        ),
+        "shortages": Table(_SHORTAGE_COLUMNS, [_shortage_row(one) for one in found]),
+        "to_shrink": Table(_SHRINK_COLUMNS, list(_shrink_rows(found[0])) if found else []),
         "modules": Table(_MODULE_COLUMNS, modules if profiles else []),
     }
-    reasons = [] if profiles else [NO_ALLOCATIONS]
+    reasons = [] if profiles or found else [NO_ALLOCATIONS]
     if events.left_out:
         message = f"{events.left_out} allocator events were too many to be kept."
         reasons.append(Reason("events_left_out", message, "Capture for a shorter time."))
@@ -111,8 +209,16 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         tool=NAME,
         version=VERSION,
         scope=scope,
-        status="ok" if profiles else "empty",
-        result={name: table.to_json() for name, table in tables.items()},
+        status="ok" if profiles or found else "empty",
+        result={
+            "leak_hints": [
+                _leak_hint(one, growth)
+                for one, growth in zip(profiles, growths, strict=True)
+                if growth.verdict == "growing"
+            ],
+            "out_of_memory": _out_of_memory(found[0]) if found else None,
+            **{name: table.to_json() for name, table in tables.items()},
+        },
         tables=tables,
         reasons=reasons,
     )
@@ -146,15 +252,41 @@ def _number(parameters: Mapping[str, str], name: str, default: float) -> float:
 def _window(events: Allocations, parameters: Mapping[str, str]) -> tuple[int, int]:
     times = events.columns["start_ps"]
     first, last = (int(times.min()), int(times.max())) if len(times) else (0, 0)
-    begin = int(_number(parameters, "begin_ms", first / _PS_PER_MS) * _PS_PER_MS)
+    begin = int(_number(parameters, "start_ms", first / _PS_PER_MS) * _PS_PER_MS)
     end = int(_number(parameters, "end_ms", last / _PS_PER_MS) * _PS_PER_MS)
     # The default end is the last event's own time, which rounding must not cut off.
     end = end if parameters.get("end_ms") else max(end, last)
-    begin = begin if parameters.get("begin_ms") else min(begin, first)
+    begin = begin if parameters.get("start_ms") else min(begin, first)
     if begin > end:
-        msg = f"begin_ms {begin / _PS_PER_MS:g} lies after end_ms {end / _PS_PER_MS:g}"
+        msg = f"start_ms {begin / _PS_PER_MS:g} lies after end_ms {end / _PS_PER_MS:g}"
         raise ParameterError(msg)
     return begin, end
+
+
+def _moments(
+    profiles: Sequence[AllocatorProfile], parameters: Mapping[str, str]
+) -> list[tuple[AllocatorProfile, int]]:
+    """The last event up to the chosen moment, of every allocator that has one by then."""
+    if not parameters.get("at_ms", "").strip():
+        return []
+    # Rounded: what a page prints of an event's own time must not fall before it.
+    at = round(_number(parameters, "at_ms", 0.0) * _PS_PER_MS)
+    places = [(one, int(np.searchsorted(one.time_ps, at, side="right")) - 1) for one in profiles]
+    return [(one, place) for one, place in places if place >= 0]
+
+
+def _moment_row(one: AllocatorProfile, place: int) -> list[Cell]:
+    row = int(one.rows[place])
+    return [
+        one.name,
+        int(one.time_ps[place]) / _PS_PER_MS,
+        int(one.used_bytes[place]),
+        one.number("stack_bytes", row),
+        one.number("heap_bytes", row),
+        one.number("free_bytes", row),
+        one.number("cached_bytes", row),
+        _ratio(one.events.columns["fragmentation"][row]),
+    ]
 
 
 def _summary_row(one: AllocatorProfile) -> list[Cell]:
@@ -169,6 +301,7 @@ def _summary_row(one: AllocatorProfile) -> list[Cell]:
         one.number("stack_bytes", peak),
         one.number("heap_bytes", peak),
         one.number("free_bytes", peak),
+        one.number("cached_bytes", peak),
         _ratio(one.events.columns["fragmentation"][peak]),
         # It never falls, but lines are not in time order: the last event's need not be the latest.
         int(one.events.columns["lifetime_peak_bytes"][one.rows].max()),
@@ -180,32 +313,147 @@ def _ratio(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _timeline(one: AllocatorProfile, begin: int, end: int, buckets: int) -> Iterator[list[Cell]]:
+def _timeline(one: AllocatorProfile, begin: int, end: int, points: int) -> Iterator[list[Cell]]:
     """Least and most of every part of the window in which something happened."""
     inside = np.flatnonzero((one.time_ps >= begin) & (one.time_ps <= end))
     if not len(inside):
         return
-    width = max(1.0, (end - begin) / buckets)
-    number = np.minimum(((one.time_ps[inside] - begin) / width).astype(np.int64), buckets - 1)
+    width = max(1.0, (end - begin) / points)
+    number = np.minimum(((one.time_ps[inside] - begin) / width).astype(np.int64), points - 1)
     first = np.flatnonzero(np.diff(number, prepend=-1))
-    columns = one.events.columns
-    for at, until in zip(first, [*first[1:], len(inside)], strict=True):
-        places = inside[at:until]
-        rows = one.rows[places]
-        used = one.used_bytes[places]
-        bucket = int(number[at])
+    counts = np.diff(first, append=len(inside))
+    columns, rows, used = one.events.columns, one.rows[inside], one.used_bytes[inside]
+    most = np.maximum.reduceat(used, first)
+    # Of equally high ones the first.
+    highest = np.flatnonzero(used == np.repeat(most, counts))
+    _, at = np.unique(np.repeat(np.arange(len(first)), counts)[highest], return_index=True)
+    figures = zip(
+        number[first].tolist(),
+        counts.tolist(),
+        np.minimum.reduceat(used, first).tolist(),
+        most.tolist(),
+        np.minimum.reduceat(columns["free_bytes"][rows], first).tolist(),
+        np.maximum.reduceat(columns["stack_bytes"][rows], first).tolist(),
+        np.maximum.reduceat(columns["fragmentation"][rows], first).tolist(),
+        inside[highest[at]].tolist(),
+        strict=True,
+    )
+    for bucket, count, least, peak, free, stack, fragmentation, place in figures:
         yield [
             one.name,
             (begin + bucket * width) / _PS_PER_MS,
             (begin + (bucket + 1) * width) / _PS_PER_MS,
-            len(places),
-            int(used.min()),
-            int(used.max()),
-            int(columns["free_bytes"][rows].min()),
-            int(columns["stack_bytes"][rows].max()),
-            _ratio(columns["fragmentation"][rows].max()),
-            one.described(int(places[np.argmax(used)]))[0],
+            count,
+            least,
+            peak,
+            free,
+            stack,
+            _ratio(fragmentation),
+            one.described(place)[0],
         ]
+
+
+def _growth_row(one: AllocatorProfile, growth: Growth) -> list[Cell]:
+    levels = growth.level_bytes
+    free = one.number("free_bytes", one.peak_row)
+    is_growing = growth.verdict == "growing"
+    known = len(levels) > 0
+    return [
+        one.name,
+        growth.verdict,
+        len(levels),
+        int(levels[0]) if known else None,
+        int(levels[-1]) if known else None,
+        growth.bytes_per_step if growth.verdict != "too_few_steps" else None,
+        growth.total_bytes / one.peak_bytes if known and one.peak_bytes else None,
+        growth.noise_bytes if growth.verdict != "too_few_steps" else None,
+        growth.p_value if growth.verdict != "too_few_steps" else None,
+        int(free / growth.bytes_per_step) if is_growing and free else None,
+    ]
+
+
+def _leak_hint(one: AllocatorProfile, growth: Growth) -> dict[str, Any]:
+    """What grows, by how much, and what the steps left behind."""
+    left = [found for found in survivors(one) if found.steps > 1]
+    names = list(dict.fromkeys(found.what.op_name for found in left if found.what.op_name))
+    sentence = (
+        f"{one.name}: over {len(growth.steps)} steps what stays in use grew by "
+        f"{growth.total_bytes:,.0f} bytes, {growth.bytes_per_step:,.0f} a step."
+    )
+    if left:
+        sentence += (
+            f" {sum(found.what.occurrences for found in left)} allocations of these steps were "
+            "still in use at the end; see survivors."
+        )
+    return {
+        "allocator": one.name,
+        "growth_per_step_bytes": growth.bytes_per_step,
+        "steps": len(growth.steps),
+        "operations": names[:_NAMED_OPERATIONS],
+        "sentence": sentence,
+    }
+
+
+def _survivor_row(allocator: str, one: Survivor) -> list[Cell]:
+    what = one.what
+    return [
+        allocator,
+        what.op_name,
+        what.allocation_bytes,
+        what.occurrences,
+        one.steps,
+        what.total_bytes,
+        what.region_type,
+        what.data_type,
+        what.shape,
+    ]
+
+
+def _out_of_memory(one: Shortage) -> dict[str, Any]:
+    names = [column.id for column in _SHORTAGE_COLUMNS]
+    return {
+        **dict(zip(names, _shortage_row(one), strict=True)),
+        "advice": advice_for(one),
+    }
+
+
+def _shortage_row(one: Shortage) -> list[Cell]:
+    return [
+        one.kind,
+        one.allocator,
+        None if one.start_ps is None else one.start_ps / _PS_PER_MS,
+        one.requested_bytes,
+        one.free_bytes,
+        one.cached_bytes,
+        one.used_bytes,
+        one.capacity_bytes,
+        one.missing_bytes,
+        one.is_fragmented,
+        one.op_name,
+        one.message,
+    ]
+
+
+def _shrink_rows(one: Shortage) -> Iterator[list[Cell]]:
+    """The largest that were in use; so many of them as would have been enough are marked."""
+    total = sum(row.total_bytes for row in one.in_use)
+    before = 0
+    for row in one.in_use[:_MAX_ROWS]:
+        together = before + row.total_bytes
+        missing = one.missing_bytes
+        yield [
+            one.allocator,
+            row.op_name,
+            row.shape,
+            row.data_type,
+            row.region_type,
+            row.occurrences,
+            row.total_bytes,
+            row.total_bytes / total if total else None,
+            together,
+            None if missing is None else together >= missing,
+        ]
+        before = together
 
 
 def _peak_row(allocator: str, row: Active) -> list[Cell]:
@@ -215,7 +463,7 @@ def _peak_row(allocator: str, row: Active) -> list[Cell]:
         row.allocation_bytes,
         row.requested_bytes,
         row.occurrences,
-        row.allocation_bytes * row.occurrences,
+        row.total_bytes,
         row.region_type,
         row.data_type,
         row.shape,

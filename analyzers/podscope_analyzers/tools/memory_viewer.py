@@ -5,19 +5,23 @@ from typing import Any, Final
 
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.errors import ParameterError, ProgramError
+from podscope_analyzers.hlo.allocation_timeline import block_colors, timeline_page
 from podscope_analyzers.hlo.buffers import Allocation, Buffer, BufferSource
 from podscope_analyzers.hlo.memory_usage import HBM, Block, MemoryUsage, PeakBuffer
 from podscope_analyzers.hlo.programs import Program, Programs
 from podscope_analyzers.reasons import NO_PROGRAMS
 from podscope_analyzers.result import Cell, Column, Reason, Scope, Table, ToolResult
+from podscope_protos.v1 import hlo_pb2
 
 NAME: Final = "memory_viewer"
-VERSION: Final = 1
+VERSION: Final = 2
 PARAMETERS: Final = {
     "module_name": "the program, as module(program id); the largest without it",
     "program_id": "the program by its id alone",
     "memory_space": "0 for the main memory, 1 for vector memory, others as XLA numbers them",
     "small_buffer_bytes": "buffers below it are one entry together; 16384 without it",
+    "view_memory_allocation_timeline": "1 or true: in xprof format, the timeline's HTML page",
+    "timeline_noise": "taken as the reference takes it, without effect",
 }
 
 _SMALL_BYTES: Final = 16384
@@ -25,12 +29,8 @@ _MIB: Final = 1 << 20
 _MAX_DIGITS: Final = 20
 _MAX_POSITIONS: Final = 10_000
 _MAX_ROWS: Final = 5_000
+_FLAGS: Final = {"": False, "0": False, "false": False, "1": True, "true": True}
 _SPACE_NAMES: Final = {0: "HBM", 1: "VMEM"}
-# Neighbouring blocks shall differ; what a colour means is nowhere said.
-_PALETTE: Final = (
-    "#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#76b7b2", "#edc948",
-    "#e15759", "#9c755f", "#ff9da7", "#86bcb6", "#d4a6c8", "#8cd17d",
-)  # fmt: skip
 
 _PROGRAM_COLUMNS: Final = (
     Column("program", "Program", "string"),
@@ -65,6 +65,13 @@ _PEAK_COLUMNS: Final = (
     Column("end_position", "Freed at", "integer"),
     Column("source", "Source", "string"),
 )
+_CATEGORY_COLUMNS: Final = (
+    Column("category", "Category", "string"),
+    Column("buffers", "Buffers", "integer"),
+    Column("size_bytes", "Size", "integer", "bytes"),
+    Column("unpadded_bytes", "Without padding", "integer", "bytes"),
+    Column("peak_ratio", "Share of the peak", "number", "ratio"),
+)
 _INDEFINITE_COLUMNS: Final = (
     Column("allocation", "Allocation", "integer"),
     Column("size_bytes", "Size", "integer", "bytes"),
@@ -96,6 +103,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     programs = stats.programs
     small = _number(parameters, "small_buffer_bytes", _SMALL_BYTES)
     color = _number(parameters, "memory_space", HBM)
+    _flag(parameters, "view_memory_allocation_timeline")  # Here the blocks are always given.
     program = _chosen(programs, parameters)
     reasons: list[Reason] = []
     if programs.left_out:
@@ -115,6 +123,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         "memory_spaces": _spaces(usage),
         "heap": _heap(usage),
         "peak_buffers": _peak_buffers(usage),
+        "peak_categories": _peak_categories(usage),
         "indefinite": _indefinite(usage),
         "blocks": _blocks(usage),
     }
@@ -122,7 +131,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         message = f"{usage.program.title} has no buffers in memory space {color}."
         advice = "Choose another of memory_spaces; some compilers keep no buffer assignment."
         reasons.append(Reason("no_buffers", message, advice))
-    listed = (len(usage.peak_buffers), sum(1 for _ in usage.blocks())) if usage else (0,)
+    listed = (len(usage.peak_buffers), len(usage.blocks)) if usage else (0,)
     if max(listed) > _MAX_ROWS:
         message = f"Of buffers and of blocks at most {_MAX_ROWS} are listed, the largest."
         reasons.append(Reason("rows_left_out", message, "All of them are in --format xprof."))
@@ -152,6 +161,14 @@ def _number(parameters: Mapping[str, str], name: str, default: int) -> int:
         msg = f"{name} must be a whole number, not '{text[:40]}'"
         raise ParameterError(msg)
     return int(text)
+
+
+def _flag(parameters: Mapping[str, str], name: str) -> bool:
+    text = parameters.get(name, "").strip().lower()
+    if text not in _FLAGS:
+        msg = f"{name} must be true or false, not '{text[:40]}'"
+        raise ParameterError(msg)
+    return _FLAGS[text]
 
 
 def _chosen(programs: Programs, parameters: Mapping[str, str]) -> Program | None:
@@ -271,6 +288,22 @@ def _peak_buffers(usage: MemoryUsage | None) -> Table:
     return Table(_PEAK_COLUMNS, rows)
 
 
+def _peak_categories(usage: MemoryUsage | None) -> Table:
+    """What the peak is made of, the largest first; small buffers have their categories too."""
+    sums: dict[str, list[int]] = {}
+    for buffer, category in usage.live_at_peak if usage else ():
+        found = sums.setdefault(category, [0, 0, 0])
+        found[0] += 1
+        found[1] += buffer.size_bytes
+        found[2] += buffer.unpadded_bytes
+    total = sum(one[1] for one in sums.values())
+    rows: list[list[Cell]] = [
+        [category, *found, found[1] / total if total else None]
+        for category, found in sorted(sums.items(), key=lambda item: -item[1][1])
+    ]
+    return Table(_CATEGORY_COLUMNS, rows)
+
+
 def _source_text(source: BufferSource | None) -> str:
     return "" if source is None else f"{source.file}:{source.line}"
 
@@ -305,7 +338,7 @@ def _common_shape(allocation: Allocation) -> str:
 
 def _blocks(usage: MemoryUsage | None) -> Table:
     rows: list[list[Cell]] = []
-    blocks = list(usage.blocks()) if usage else []
+    blocks = usage.blocks if usage else ()
     # A container before what lies in it: the order stays, the smallest go.
     largest = sorted(range(len(blocks)), key=lambda i: -blocks[i].size_bytes)[:_MAX_ROWS]
     for block in (blocks[i] for i in sorted(largest)):
@@ -328,7 +361,7 @@ def _blocks(usage: MemoryUsage | None) -> Table:
 
 
 def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> object:
-    """The reference's JSON, which leaves out what has its default value.
+    """The reference's JSON, which leaves out what has its default value; or its timeline's page.
 
     Raises:
         ParameterError: there is no such program, or none at all.
@@ -340,6 +373,8 @@ def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> object:
         raise ParameterError(msg)
     small = _number(parameters, "small_buffer_bytes", _SMALL_BYTES)
     usage = MemoryUsage(program, _number(parameters, "memory_space", HBM), small)
+    if _flag(parameters, "view_memory_allocation_timeline"):
+        return timeline_page(usage)
     walk, always = usage.walk, usage.indefinite_bytes
     heap = [_heap_object(i, one, small) for i, one in enumerate(usage.peak_buffers)]
     by_size = usage.by_size
@@ -367,7 +402,7 @@ def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> object:
             "maybeLiveOutMib": _mib(usage.live_out_bytes()),
             "totalBufferAllocationMib": _mib(usage.total_bytes()),
             "indefiniteBufferAllocationMib": _mib(usage.indefinite_total_bytes()),
-            "indefiniteLifetimes": [_lifetime(one) for one in usage.indefinite],
+            "indefiniteLifetimes": [_lifetime(usage, one) for one in usage.indefinite],
             "maxScopedVmemAllocationMib": _mib(usage.scoped_vmem.size_bytes),
             "maxScopedVmemInstructionName": usage.scoped_vmem.instruction,
             "bufferBlocks": list(_buffer_blocks(usage)),
@@ -381,7 +416,7 @@ def _mib(size_bytes: int) -> float:
 
 def _set_only(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields that do not have their default value."""
-    return {name: value for name, value in fields.items() if value not in (0, "", [], {}, None)}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _heap_object(number: int, one: PeakBuffer, small: int) -> dict[str, Any]:
@@ -423,8 +458,11 @@ def _source_json(buffer: Buffer) -> dict[str, Any] | None:
     )
 
 
-def _lifetime(one: Allocation) -> dict[str, Any]:
+def _lifetime(usage: MemoryUsage, one: Allocation) -> dict[str, Any]:
     proto = one.proto
+    # The reference lists buffers that the assignment does not define too, without a shape.
+    buffers = [usage.assignment.buffers.get(place.logical_buffer_id) for place in proto.assigned]
+    shapes = {"" if buffer is None else buffer.shape_text for buffer in buffers}
     attributes = {
         "entry computation parameter": proto.is_entry_computation_parameter,
         "may-be live out": proto.maybe_live_out,
@@ -436,28 +474,32 @@ def _lifetime(one: Allocation) -> dict[str, Any]:
             "sizeMib": _mib(proto.size),
             "attributes": [name for name, is_set in attributes.items() if is_set],
             "logicalBuffers": [
-                _set_only(
-                    {
-                        "id": str(buffer.id) if buffer.id else "",
-                        "shape": buffer.shape_text,
-                        "sizeMib": _mib(assigned_bytes),
-                        "hloName": buffer.instruction.name,
-                        "shapeIndex": [str(i) for i in buffer.shape_index],
-                    }
-                )
-                for buffer, assigned_bytes in one.assigned
+                _assigned(place, buffer)
+                for place, buffer in zip(proto.assigned, buffers, strict=True)
             ],
-            "commonShape": _common_shape(one),
+            "commonShape": shapes.pop() if len(shapes) == 1 else "",
+        }
+    )
+
+
+def _assigned(place: hlo_pb2.BufferAllocationProto.Assigned, buffer: Buffer | None) -> object:
+    return _set_only(
+        {
+            "id": str(place.logical_buffer_id or ""),
+            "sizeMib": _mib(place.size),
+            "shape": buffer.shape_text if buffer else "",
+            "hloName": buffer.instruction.name if buffer else "",
+            "shapeIndex": [str(i) for i in buffer.shape_index] if buffer else [],
         }
     )
 
 
 def _buffer_blocks(usage: MemoryUsage) -> Iterator[dict[str, Any]]:
-    for number, block in enumerate(usage.blocks()):
-        yield _set_only(_block_fields(number, block))
+    for block, color in block_colors(usage):
+        yield _set_only({**_block_fields(block), "color": color})
 
 
-def _block_fields(number: int, block: Block) -> dict[str, Any]:
+def _block_fields(block: Block) -> dict[str, Any]:
     buffer = block.buffer
     place = {
         "offset": block.offset_bytes,
@@ -467,7 +509,7 @@ def _block_fields(number: int, block: Block) -> dict[str, Any]:
         "category": block.category,
     }
     if buffer is None:
-        return {"logicalBufferId": -1, "name": block.category, **place, "color": "#ffffff"}
+        return {"logicalBufferId": -1, "name": block.category, **place}
     return {
         "logicalBufferId": buffer.id,
         "name": buffer.name,
@@ -476,5 +518,4 @@ def _block_fields(number: int, block: Block) -> dict[str, Any]:
         "shapeString": buffer.shape_text,
         "unpaddedSize": buffer.unpadded_bytes,
         "sourceInfo": _source_json(buffer),
-        "color": _PALETTE[number % len(_PALETTE)],
     }

@@ -6,12 +6,16 @@ from typing import Any, Final
 
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.host_work import compare_hosts
-from podscope_analyzers.input_pipeline.bottleneck import Bottleneck
 from podscope_analyzers.input_pipeline.tpu_steps import TpuSteps
 from podscope_analyzers.input_pipeline.xprof import diagnostics_table, steps_table
+from podscope_analyzers.op_metrics.efficiency import (
+    memory_bandwidth_ratio,
+    program_efficiency_ratio,
+)
 from podscope_analyzers.overview import Overview, overview, top_ops
 from podscope_analyzers.overview_steps import (
     complete_steps,
+    longest_rows,
     overview_steps_table,
     step_shares,
 )
@@ -29,7 +33,7 @@ from podscope_analyzers.xprof_table import (
     percent,
 )
 
-VERSION: Final = 2
+VERSION: Final = 5
 
 
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
@@ -53,6 +57,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         "steps": overview_steps_table(stats),
         "top_ops": _top_ops_table(shown),
         "inference": _latency_table(shown),
+        "hosts": _hosts_table(stats),
     }
     reasons = reasons_for_steps(stats.all_steps)
     if environment.hardware_type == "CPU_ONLY":
@@ -97,13 +102,12 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
             "device_eager_ratio": shown.device_eager_ratio,
             "outside_compilation_ratio": shown.outside_compilation_ratio,
         },
-        "recommendations": _advice(shown, bound, report),
         "errors": list(shown.errors),
         "warnings": list(shown.warnings),
         "sessions_per_second": shown.latency.sessions_per_second if shown.latency.rows else None,
         **{name: table.to_json() for name, table in tables.items()},
     }
-    has_content = len(stats.all_steps) or shown.top_ops or len(stats.host_ops)
+    has_content = len(stats.all_steps) or shown.top_ops or len(stats.host_ops) or shown.latency.rows
     return ToolResult(
         tool="overview_page",
         version=VERSION,
@@ -112,7 +116,6 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         result=result,
         tables=tables,
         reasons=reasons,
-        losses=stats.losses,
     )
 
 
@@ -122,22 +125,24 @@ def _utilization(stats: CaptureStats, shown: Overview) -> dict[str, float | None
     has_device = environment.hardware_type in {"TPU", "GPU"}
     peak = stats.perf_env.peak_tera_flops_per_second * 1e12
     achieved = flops_per_second(stats.device_ops)
+    busy = device_busy_ratio(stats)
     return {
-        "duty_cycle_ratio": device_busy_ratio(stats),
+        "duty_cycle_ratio": busy,
         "duty_cycle_high_confidence_ratio": shown.duty_cycle_high_confidence_ratio
-        if is_tpu
+        if is_tpu and busy is not None
         else None,
-        "device_idle_ratio": stats.device_ops.idle_ratio if has_device else None,
-        "host_idle_ratio": stats.host_ops.idle_ratio if len(stats.host_ops) else None,
-        "mxu_utilization_ratio": environment.mxu_utilization_percent / 100
-        if environment.has_mxu_counter
+        # Where no operation was recorded nobody knows what was idle.
+        "device_idle_ratio": stats.device_ops.idle_ratio
+        if has_device and stats.device_ops.total_op_time_ps
         else None,
-        "hbm_utilization_ratio": environment.hbm_utilization_percent / 100
-        if environment.has_hbm_counter
-        else None,
+        "host_idle_ratio": stats.host_ops.idle_ratio if stats.host_ops.total_op_time_ps else None,
+        "mxu_utilization_ratio": environment.mxu_utilization_ratio,
+        "hbm_utilization_ratio": environment.hbm_utilization_ratio,
         "flops_per_second": achieved,
         "peak_flops_per_second": peak or None,
         "flops_utilization_ratio": achieved / peak if achieved is not None and peak else None,
+        "memory_bandwidth_ratio": memory_bandwidth_ratio(stats.device_ops, stats.perf_env),
+        "program_efficiency_ratio": program_efficiency_ratio(stats.device_ops, stats.perf_env),
         "compute_16bit_ratio": shown.compute_16bit_ratio if shown.has_precision else None,
         "compute_32bit_ratio": shown.compute_32bit_ratio if shown.has_precision else None,
     }
@@ -152,33 +157,6 @@ def _straggler(report: StragglerReport) -> dict[str, Any]:
         "cause": worst.cause if worst else None,
         "evidence": list(worst.evidence) if worst else [],
     }
-
-
-def _advice(shown: Overview, bound: Bottleneck, report: StragglerReport) -> list[dict[str, str]]:
-    found = []
-    if report.stragglers:
-        worst = report.stragglers[0]
-        found.append(
-            {
-                "code": "straggler",
-                "message": f"The other hosts wait for {worst.host}: it is "
-                f"{worst.lateness_ps / 1e9:.2f} ms late in a typical step "
-                f"({worst.lateness_ratio:.0%} of it); {worst.evidence[0]}.",
-            }
-        )
-    for code, message in (
-        ("input", bound.input_statement),
-        ("output", bound.output_statement),
-        ("kernel_launch", bound.kernel_launch_statement),
-        ("collectives", bound.collectives_statement),
-        ("all_other", bound.all_other_statement),
-        ("precision", shown.precision_advice),
-        ("eager", shown.eager_advice),
-        ("outside_compilation", shown.outside_compilation_advice),
-    ):
-        if message:
-            found.append({"code": code, "message": message})
-    return found
 
 
 def _top_ops_table(shown: Overview) -> Table:
@@ -208,6 +186,40 @@ def _top_ops_table(shown: Overview) -> Table:
             )
             for op in shown.top_ops
         ],
+    )
+
+
+def _hosts_table(stats: CaptureStats) -> Table:
+    """Where each host ran, and what it recorded."""
+    rows = []
+    for host in stats.hosts:
+        complete = host.steps.without_incomplete_steps()
+        longest = longest_rows(complete)
+        durations = complete.duration_ps[longest[longest >= 0]]
+        rows.append(
+            (
+                host.host,
+                host.hostname,
+                host.device_type or None,
+                host.device_core_count,
+                len(host.steps),
+                float(durations.mean()) / 1e9 if len(durations) else None,
+                host.mxu_utilization_ratio,
+                host.hbm_utilization_ratio,
+            )
+        )
+    return Table(
+        columns=(
+            Column("host", "Host", "string"),
+            Column("hostname", "Host name", "string"),
+            Column("device_type", "Device", "string"),
+            Column("device_core_count", "Devices or cores", "integer"),
+            Column("step_count", "Steps", "integer"),
+            Column("step_time_ms", "Step time, mean", "number", "ms"),
+            Column("mxu_utilization_ratio", "Matrix unit utilization", "number", "ratio"),
+            Column("hbm_utilization_ratio", "HBM utilization", "number", "ratio"),
+        ),
+        rows=rows,
     )
 
 
@@ -284,8 +296,8 @@ def _analysis_table(stats: CaptureStats, shown: Overview) -> XprofTable:
         "device_op_time_eager_percent": percent(100 * shown.device_eager_ratio),
         "remark_text": "",
         "remark_color": "",
-        "mxu_utilization_percent": percent(environment.mxu_utilization_percent),
-        "hbm_utilization_percent": percent(environment.hbm_utilization_percent),
+        "mxu_utilization_percent": percent(environment.reference_mxu_percent),
+        "hbm_utilization_percent": percent(environment.reference_hbm_percent),
         **(_gpu_properties(shown) if is_gpu else _tpu_properties(stats, shown)),
     }
     return XprofTable(columns, rows, properties)

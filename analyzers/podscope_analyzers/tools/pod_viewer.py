@@ -1,36 +1,41 @@
 """Pod viewer: every step of every core of every host side by side, and who is late."""
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from podscope_analyzers.capture_stats import CaptureStats
-from podscope_analyzers.host_work import host_works, own_work_ps
+from podscope_analyzers.host_work import host_works
 from podscope_analyzers.input_pipeline.analysis import step_warnings
+from podscope_analyzers.pod_tables import (
+    CATEGORY_COLUMNS,
+    PARAMETERS,
+    bottlenecks,
+    channels_table,
+    collectives_table,
+    cores_table,
+    row_medians,
+    step_window,
+    steps_table,
+)
 from podscope_analyzers.reasons import reasons_for_steps
 from podscope_analyzers.result import Cell, Column, Scope, Table, ToolResult
 from podscope_analyzers.step_categories import (
     CATEGORY_NAMES,
     Int64s,
-    own_categories_ps,
     reference_categories_ps,
 )
 from podscope_analyzers.stragglers import HostWork, StragglerReport, find_stragglers
 
-VERSION: Final = 1
+__all__ = ["PARAMETERS", "VERSION", "analyze", "xprof_json"]
 
-_CATEGORY_COLUMNS: Final = (
-    ("device_compute_us", "Device compute"),
-    ("device_to_device_us", "Device to device"),
-    ("collectives_us", "Waiting in collectives"),
-    ("host_compute_us", "Host compute"),
-    ("kernel_launch_us", "Kernel launch"),
-    ("input_us", "Input"),
-    ("output_us", "Output"),
-    ("compilation_us", "Compilation"),
-    ("other_us", "All others"),
-)
+VERSION: Final = 3
+
+MAX_REFERENCE_RECORDS: Final = 200_000
+"""Records of steps and cores in the reference's form; at least one step is whole."""
 
 
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
@@ -39,15 +44,21 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     Args:
         stats: With all steps, incomplete ones too.
         scope: What the result covers.
-        parameters: None are taken.
+        parameters: See ``pod_tables.PARAMETERS``.
+
+    Raises:
+        ParameterError: a parameter is no number, or names no host of the capture.
     """
-    del parameters
+    window = step_window(stats, parameters)
     works = host_works(stats)
     report = find_stragglers(works)
     tables = {
-        "steps": _steps_table(stats),
+        "steps": steps_table(stats, window),
         "hosts": _hosts_table(works, report),
         "slowest": _slowest_table(stats, report),
+        "collectives": collectives_table(stats),
+        "channels": channels_table(stats),
+        "cores": cores_table(stats),
     }
     reasons = reasons_for_steps(stats.all_steps)
     return ToolResult(
@@ -60,8 +71,12 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
             "step_count": len(stats.all_steps),
             "host_count": len(works),
             "core_count": len(np.unique(stats.all_steps.core_id)),
+            "row_count": window.row_count,
+            "first_step": window.first_step,
+            "listed_step_count": window.step_count,
+            "next_step": window.next_step,
             "categories": [
-                {"id": index + 1, "name": name, "column": _CATEGORY_COLUMNS[index][0]}
+                {"id": index + 1, "name": name, "column": CATEGORY_COLUMNS[index][0]}
                 for index, name in enumerate(CATEGORY_NAMES)
             ],
             "straggler": straggler_json(report),
@@ -69,7 +84,6 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         },
         tables=tables,
         reasons=reasons,
-        losses=stats.losses,
     )
 
 
@@ -92,65 +106,45 @@ def straggler_json(report: StragglerReport) -> dict[str, Any]:
         "host": named[0]["host"] if named else None,
         "waiting_ratio": report.waiting_ratio,
         "stragglers": named,
+        "slow_cores": [
+            {
+                "host": slow.host,
+                "core": slow.core,
+                "lateness_us": slow.lateness_ps / 1e6,
+                "lateness_ratio": slow.lateness_ratio,
+                "persistence_ratio": slow.persistence_ratio,
+            }
+            for slow in report.slow_cores
+        ],
     }
-
-
-def _steps_table(stats: CaptureStats) -> Table:
-    steps = stats.all_steps
-    times = own_categories_ps(steps, stats.hosts)
-    own = own_work_ps(steps, times)
-    names = {host.index: host.host for host in stats.hosts}
-    rows: list[Sequence[Cell]] = [
-        (
-            int(steps.step_numbers[steps.row_step[row]]),
-            steps.row_name(row),
-            names[int(steps.host_index[row])],
-            int(steps.core_id[row]),
-            int(steps.begin_ps[row]) / 1e6,
-            int(steps.duration_ps[row]) / 1e6,
-            int(own[row]) / 1e6,
-            *(int(time) / 1e6 for time in times[row]),
-            _bottleneck(times[row]),
-        )
-        for row in range(len(steps.row_step))
-    ]
-    return Table(
-        columns=(
-            Column("step", "Step", "integer"),
-            Column("step_name", "Step name", "string"),
-            Column("host", "Host", "string"),
-            Column("core_id", "Core", "integer"),
-            Column("begin_us", "Begin", "number", "us"),
-            Column("duration_us", "Step time", "number", "us"),
-            Column("own_work_us", "Own work", "number", "us"),
-            *(Column(name, label, "number", "us") for name, label in _CATEGORY_COLUMNS),
-            Column("bottleneck", "Longest part", "string"),
-        ),
-        rows=rows,
-    )
 
 
 def _hosts_table(works: list[HostWork], report: StragglerReport) -> Table:
     late = {straggler.host: straggler.lateness_ps / 1e6 for straggler in report.stragglers}
-    slowest = [step.host for step in report.steps if step is not None]
+    slowest = Counter(step.host for step in report.steps if step is not None)
 
-    def typical(values: Int64s, work: HostWork) -> float | None:
-        there = values[work.total_ps >= 0]
-        return float(np.median(there)) / 1e6 if len(there) else None
+    shape = (len(works), len(works[0].total_ps) if works else 0)
+    total = np.array([work.total_ps for work in works], np.int64).reshape(shape)
+    is_there = total >= 0
 
-    rows = [
-        (
-            work.host,
-            int((work.total_ps >= 0).sum()),
-            typical(work.total_ps, work),
-            typical(work.total_ps - work.waiting_ps, work),
-            typical(work.waiting_ps, work),
-            *(typical(work.parts_ps[part], work) for part in _PARTS),
-            slowest.count(work.host),
-            work.host in late,
-        )
-        for work in works
+    def typical(values: Sequence[Int64s]) -> list[float | None]:
+        rows = np.array(values, np.int64).reshape(shape)
+        return [
+            None if math.isnan(middle) else middle / 1e6
+            for middle in row_medians(rows, is_there).tolist()
+        ]
+
+    columns: list[Sequence[Cell]] = [
+        [work.host for work in works],
+        is_there.sum(axis=1).tolist(),
+        typical([work.total_ps for work in works]),
+        typical([work.total_ps - work.waiting_ps for work in works]),
+        typical([work.waiting_ps for work in works]),
+        *(typical([work.parts_ps[part] for work in works]) for part in _PARTS),
+        [slowest[work.host] for work in works],
+        [work.host in late for work in works],
     ]
+    rows = list(zip(*columns, strict=True))
     return Table(
         columns=(
             Column("host", "Host", "string"),
@@ -187,17 +181,19 @@ def _slowest_table(stats: CaptureStats, report: StragglerReport) -> Table:
     )
 
 
-def _bottleneck(times: Int64s) -> str:
-    longest = times.max()
-    return max(name for name, time in zip(CATEGORY_NAMES, times, strict=True) if time == longest)
-
-
 def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> dict[str, Any]:
     """The database that XProf's pod viewer reads."""
     del parameters
+    shown = _reference_steps(stats)
+    warnings = [*step_warnings(stats.steps)]
+    if len(shown) < len(stats.steps):
+        warnings.append(
+            f"Only the first {len(shown)} of {len(stats.steps)} steps are listed: all of them "
+            f"would be {len(stats.steps.row_step)} records."
+        )
     return {
-        "podStatsSequence": {"podStatsMap": _reference_steps(stats)},
-        "diagnostics": {"info": [], "warnings": list(step_warnings(stats.steps)), "errors": []},
+        "podStatsSequence": {"podStatsMap": shown},
+        "diagnostics": {"info": [], "warnings": warnings, "errors": []},
         "stepBreakdownEvents": [
             {"id": index + 1, "name": name} for index, name in enumerate(CATEGORY_NAMES)
         ],
@@ -209,9 +205,11 @@ def _reference_steps(stats: CaptureStats) -> list[dict[str, Any]]:
     steps = stats.steps
     times = reference_categories_ps(steps)
     hostnames = {host.index: host.hostname for host in stats.hosts}
+    bottleneck = bottlenecks(times)
     offsets = steps.row_offsets.tolist()
+    fitting = int(np.searchsorted(offsets, MAX_REFERENCE_RECORDS, side="right")) - 1
     shown = []
-    for index, number in enumerate(steps.step_numbers.tolist()):
+    for index, number in enumerate(steps.step_numbers[: max(fitting, 1)].tolist()):
         cores = {}
         for row in range(offsets[index], offsets[index + 1]):
             core = int(steps.core_id[row])
@@ -223,7 +221,7 @@ def _reference_steps(stats: CaptureStats) -> list[dict[str, Any]]:
                 "nodeId": 0,
                 "stepNum": number,
                 "totalDurationUs": int(steps.duration_ps[row]) / 1e6,
-                "bottleneck": _bottleneck(times[row]),
+                "bottleneck": bottleneck[row],
                 "stepBreakdownUs": {
                     str(category + 1): int(time) / 1e6 for category, time in enumerate(times[row])
                 },

@@ -1,23 +1,32 @@
 """The roofline of the devices, and how near to it programs and operations come."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.input_pipeline.analysis import step_warnings
 from podscope_analyzers.op_metrics.database import OpDatabase, safe_divide
-from podscope_analyzers.op_metrics.rates import GIBI
+from podscope_analyzers.op_metrics.op_columns import (
+    BYTES_PER_GIBI,
+    in_order,
+    op_columns,
+    rate_values,
+    time_values,
+)
 from podscope_analyzers.op_metrics.roofline_records import (
     AVERAGE,
     ON_CHIP,
     RooflineModel,
     RooflineRecord,
 )
+from podscope_analyzers.reasons import NO_PEAK_RATES
 from podscope_analyzers.result import Cell, Column, Reason, Scope, Table, ToolResult
+from podscope_analyzers.steps.work import StepWork
 from podscope_analyzers.xprof_table import XprofCell, XprofColumn, XprofTable, general
 
 NAME: Final = "roofline_model"
-VERSION: Final = 1
+VERSION: Final = 2
 
 _MEMORIES: Final = ("hbm", *(name for name, _, _ in ON_CHIP))
 _LABELS: Final = {
@@ -33,45 +42,53 @@ def _has_device(stats: CaptureStats) -> bool:
     return stats.run_environment.hardware_type in ("GPU", "TPU")
 
 
-def _records(stats: CaptureStats, model: RooflineModel) -> list[RooflineRecord]:
-    """With infeeds and outfeeds, then without."""
+def _records(
+    stats: CaptureStats, model: RooflineModel, *, with_programs: bool
+) -> list[RooflineRecord]:
+    """With infeeds and outfeeds, then without; the reference has no records of single programs."""
     if not _has_device(stats):
         return []
-    is_tpu = stats.run_environment.hardware_type == "TPU"
-    numbers = stats.steps.step_numbers.tolist()
-    nothing = OpDatabase.empty()
+    steps, nothing = stats.steps, OpDatabase.empty()
+    numbers = steps.step_numbers.tolist()
+    work = steps.work or StepWork.zeros(len(numbers))
     found: list[RooflineRecord] = []
     for with_feeds in (True, False):
         found += model.total(stats.device_ops, with_feeds=with_feeds)
-        if is_tpu and not numbers:
-            found.append(model.program(nothing, AVERAGE, with_feeds=with_feeds))
-        elif not is_tpu:
-            # Operations of GPUs are not told apart by step: these say that there is a step.
+        if with_programs:
+            found += model.programs(stats.device_ops, stats.program_titles, with_feeds=with_feeds)
+        if stats.run_environment.hardware_type == "TPU":
+            found += model.steps(work, numbers, with_feeds=with_feeds)
+        else:
+            # Operations of GPUs are not told apart by step: these say that there is a step. Of
+            # several hosts the reference has an average, steps or not.
+            if len(stats.hosts) > 1:
+                found.append(model.program(nothing, AVERAGE, with_feeds=with_feeds))
             found += (model.program(nothing, str(n), with_feeds=with_feeds) for n in numbers)
     return found
 
 
 _COLUMNS: Final = (
     Column("step", "Step", "string"),
-    Column("rank", "Rank", "integer"),
-    Column("category", "Category", "string"),
+    *op_columns("rank", "category"),
     Column("operation", "Operation", "string"),
-    Column("occurrences", "Occurrences", "integer"),
-    Column("total_time_us", "Total time", "number", "us"),
-    Column("avg_time_us", "Average time", "number", "us"),
-    Column("total_self_time_us", "Total self time", "number", "us"),
-    Column("avg_self_time_us", "Average self time", "number", "us"),
-    Column("total_self_time_ratio", "Share of time", "number", "ratio"),
-    Column("cumulative_total_self_time_ratio", "Cumulative share of time", "number", "ratio"),
-    Column("dma_stall_ratio", "Stalled by DMA", "number", "ratio"),
-    Column("measured_flops_per_second", "FLOP rate", "number", "flops/s"),
-    Column("model_flops_per_second", "Model FLOP rate", "number", "flops/s"),
-    Column("measured_memory_bytes_per_second", "Memory bandwidth", "number", "bytes/s"),
+    *op_columns(
+        "occurrences",
+        "total_time_us",
+        "avg_time_us",
+        "total_self_time_us",
+        "avg_self_time_us",
+        "total_self_time_ratio",
+        "cumulative_total_self_time_ratio",
+        "dma_stall_ratio",
+        "measured_flops_per_second",
+        "model_flops_per_second",
+        "measured_memory_bytes_per_second",
+    ),
     *(
         Column(f"{name}_bytes_per_second", f"{_LABELS[name]} bandwidth", "number", "bytes/s")
         for name in _MEMORIES
     ),
-    Column("operational_intensity_flops_per_byte", "Operational intensity", "number", "flops/byte"),
+    *op_columns("operational_intensity_flops_per_byte"),
     *(
         Column(
             f"{name}_intensity_flops_per_byte",
@@ -84,7 +101,7 @@ _COLUMNS: Final = (
     Column(
         "bottleneck_intensity_flops_per_byte", "Intensity of what bounds it", "number", "flops/byte"
     ),
-    Column("bound_by", "Bound by", "string"),
+    *op_columns("bound_by"),
     Column("total_time_per_core_us", "Time per core", "number", "us"),
     Column("total_time_ratio", "Share of total time", "number", "ratio"),
     Column("optimal_flops_per_second", "FLOP rate on the roofline", "number", "flops/s"),
@@ -92,54 +109,54 @@ _COLUMNS: Final = (
     Column("compute_efficiency_ratio", "FLOP rate over peak", "number", "ratio"),
     Column("max_memory_bandwidth_ratio", "Most used memory over peak", "number", "ratio"),
     Column("include_infeed_outfeed", "With infeed and outfeed", "boolean"),
-    Column("program_id", "Program", "string"),
-    Column("source", "Source", "string"),
+    *op_columns("program_id", "source"),
 )
 _CEILING_COLUMNS: Final = (
     Column("ceiling", "Ceiling", "string"),
     Column("peak_bytes_per_second", "Peak bandwidth", "number", "bytes/s"),
     Column("ridge_point_flops_per_byte", "Ridge point", "number", "flops/byte"),
 )
-_BYTES: Final = GIBI * 1e9
 
 
 def _cells(record: RooflineRecord, cores: int) -> list[Cell]:
-    rates = record.rates
-    return [
-        record.step.lower(),
-        record.rank,
-        record.category,
-        record.name,
-        record.occurrences,
-        record.time_us,
-        safe_divide(record.time_us, record.occurrences),
-        record.self_time_us,
-        safe_divide(record.self_time_us, record.occurrences),
-        record.self_ratio,
-        record.cumulative_ratio,
-        record.dma_stall_ratio,
-        rates.flop_rate * 1e9,
-        rates.model_flop_rate * 1e9,
-        rates.memory_bandwidth * _BYTES,
-        *(record.bandwidths[name] * _BYTES for name in _MEMORIES),
-        rates.operational_intensity,
-        *(record.intensities[name] for name in _MEMORIES),
-        record.bottleneck_intensity,
-        rates.bound_by.lower(),
-        safe_divide(record.time_us, cores),
-        record.time_ratio,
-        record.optimal_flop_rate * 1e9,
-        record.efficiency,
-        record.compute_ratio,
-        record.memory_ratio,
-        record.includes_feeds,
-        record.program_id,
-        record.source or None,
-    ]
+    return in_order(
+        _COLUMNS,
+        {
+            **time_values(record.occurrences, record.time_us, record.self_time_us),
+            **rate_values(record.rates),
+            "avg_time_us": record.avg_time_us,
+            "step": record.step.lower(),
+            "rank": record.rank,
+            "category": record.category,
+            "operation": record.name,
+            "total_self_time_ratio": record.self_ratio,
+            "cumulative_total_self_time_ratio": record.cumulative_ratio,
+            "dma_stall_ratio": record.dma_stall_ratio,
+            **{
+                f"{name}_bytes_per_second": record.bandwidths[name] * BYTES_PER_GIBI
+                for name in _MEMORIES
+            },
+            **{f"{name}_intensity_flops_per_byte": record.intensities[name] for name in _MEMORIES},
+            "bottleneck_intensity_flops_per_byte": record.bottleneck_intensity,
+            "total_time_per_core_us": safe_divide(record.time_us, cores),
+            "total_time_ratio": record.time_ratio,
+            "optimal_flops_per_second": record.optimal_flop_rate * 1e9,
+            "roofline_efficiency_ratio": record.efficiency,
+            "compute_efficiency_ratio": record.compute_ratio,
+            "max_memory_bandwidth_ratio": record.memory_ratio,
+            "include_infeed_outfeed": record.includes_feeds,
+            "program_id": record.program_id,
+            "source": record.origin or None,
+        },
+    )
 
 
 def _model(stats: CaptureStats, *, own: bool) -> RooflineModel:
-    return RooflineModel(stats.perf_env, stats.run_environment.device_type, own=own)
+    env = stats.perf_env
+    if not own and len(stats.hosts) > 1:
+        # The reference forgets of several hosts what memories their devices have.
+        env = replace(env, has_cmem=False, has_merged_vmem=False, has_megacore=False)
+    return RooflineModel(env, stats.run_environment.device_type, own=own)
 
 
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
@@ -147,7 +164,9 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     del parameters  # It takes none.
     model = _model(stats, own=True)
     # A step without its own operations has nothing to say here.
-    records = [record for record in _records(stats, model) if record.time_us > 0]
+    records = [
+        record for record in _records(stats, model, with_programs=True) if record.time_us > 0
+    ]
     cores = stats.run_environment.device_core_count
     ceilings = model.ceilings
     tables = {
@@ -155,7 +174,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         "ceilings": Table(
             _CEILING_COLUMNS,
             [
-                [name, peak * _BYTES, ceilings.ridge_point(name)]
+                [name, peak * BYTES_PER_GIBI, ceilings.ridge_point(name)]
                 for name, peak in ceilings.bandwidths.items()
                 if peak > 0 and records
             ],
@@ -171,13 +190,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
             )
         )
     elif not ceilings.flop_rate:
-        reasons.append(
-            Reason(
-                "no_peak_rates",
-                "The capture does not say how fast the device can compute.",
-                "Compare rates and intensities; efficiencies count only known peaks.",
-            )
-        )
+        reasons.append(NO_PEAK_RATES)
     return ToolResult(
         tool=NAME,
         version=VERSION,
@@ -258,7 +271,7 @@ def _xprof_cells(record: RooflineRecord, cores: int) -> list[XprofCell]:
         record.name,
         record.occurrences,
         record.time_us,
-        safe_divide(record.time_us, record.occurrences),
+        record.avg_time_us,
         record.self_time_us,
         safe_divide(record.self_time_us, record.occurrences),
         # Labelled percent; the values are fractions, here and below.
@@ -287,7 +300,7 @@ def _xprof_cells(record: RooflineRecord, cores: int) -> list[XprofCell]:
 
 def _properties(stats: CaptureStats, model: RooflineModel, *, is_gpu: bool) -> dict[str, str]:
     has_device = _has_device(stats)
-    env, ceilings = stats.perf_env, model.ceilings
+    env, ceilings = model.env, model.ceilings
     numbers = {"peak_flop_rate": ceilings.flop_rate}
     for name in ("hbm", "vmem_write") if is_gpu else _MEMORIES:
         numbers[f"peak_{name}_bw"] = ceilings.bandwidths[name]
@@ -316,7 +329,7 @@ def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> object:
         for one in (_XPROF_COLUMNS[at] for at in kept)
     ]
     cores = stats.run_environment.device_core_count
-    every = [_xprof_cells(record, cores) for record in _records(stats, model)]
+    every = [_xprof_cells(record, cores) for record in _records(stats, model, with_programs=False)]
     cells = [[row[at] for at in kept] for row in every]
     table = XprofTable(columns, cells, _properties(stats, model, is_gpu=is_gpu))
     return [table.to_json(), _diagnostics(stats).to_json()]

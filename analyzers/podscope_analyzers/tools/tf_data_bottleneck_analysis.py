@@ -16,10 +16,25 @@ from podscope_analyzers.tf_data.bottlenecks import (
     steps_for,
     summary,
 )
+from podscope_analyzers.tf_data.loaders import LoaderStage, loader_advice
 from podscope_analyzers.tf_data.pipelines import SLOW_CALL_PS, Pipeline, TfDataStats
 
 NAME: Final = "tf_data_bottleneck_analysis"
-VERSION: Final = 1
+VERSION: Final = 2
+
+_LOADER_COLUMNS: Final = (
+    Column("host", "Host", "string"),
+    Column("loader", "Loader", "string"),
+    Column("thread", "Thread", "string"),
+    Column("stage", "Stage, with those that it runs in", "string"),
+    Column("depth", "Depth", "integer"),
+    Column("calls", "Calls", "integer"),
+    Column("slow_calls", "Calls above 50 us", "integer"),
+    Column("total_time_us", "Total time", "number", "us"),
+    Column("self_time_us", "Self time", "number", "us"),
+    Column("avg_latency_us", "Average latency", "number", "us"),
+    Column("max_latency_us", "Longest", "number", "us"),
+)
 
 
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
@@ -29,8 +44,10 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     tables = {
         "pipelines": _pipelines_table(stats.hosts),
         "iterators": _iterators_table(stats.hosts),
+        "loaders": _loaders_table(stats.hosts),
     }
-    is_empty = not tables["pipelines"].rows
+    is_empty = not tables["pipelines"].rows and not tables["loaders"].rows
+    slow_loaders = [_loader(host.host, calls) for host in stats.hosts for calls in _calls(host)]
     losses = [
         Loss(host.host, "/host:CPU", "iterator_calls_not_walked", 1)
         for host in stats.hosts
@@ -42,15 +59,17 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         scope=scope,
         status="empty" if is_empty else "ok",
         result={
-            "is_input_bound": any(one.is_slow for one in found),
+            "is_input_bound": any(one.is_slow for one in found)
+            or any(one["is_slow"] for one in slow_loaders),
             "summary": summary(found),
             "slow_call_threshold_us": SLOW_CALL_PS / 1e6,
             "bottlenecks": [_bottleneck(one) for one in found],
+            "loader_bottlenecks": slow_loaders,
             **{name: table.to_json() for name, table in tables.items()},
         },
         tables=tables,
         reasons=(NO_TF_DATA,) if is_empty else (),
-        losses=(*stats.losses, *losses),
+        losses=losses,
     )
 
 
@@ -71,6 +90,55 @@ def _bottleneck(one: HostPipeline) -> dict[str, Any]:
         if iterator and one.is_slow
         else [],
     }
+
+
+def _calls(host: HostRow) -> list[list[LoaderStage]]:
+    """The stages of every loader on every thread, its call first."""
+    found: dict[tuple[str, str, str], list[LoaderStage]] = {}
+    for stage in host.loaders.stages:
+        found.setdefault((stage.loader, stage.thread, stage.path[0]), []).append(stage)
+    return [sorted(stages, key=lambda one: len(one.path)) for stages in found.values()]
+
+
+def _loader(host: str, stages: Sequence[LoaderStage]) -> dict[str, Any]:
+    call = stages[0]
+    worst = max(stages, key=lambda one: one.self_ps)
+    is_slow = call.max_ps > SLOW_CALL_PS
+    return {
+        "host": host,
+        "loader": call.loader,
+        "thread": call.thread,
+        "call": call.path[0],
+        "calls": call.calls,
+        "avg_latency_us": call.total_ps / call.calls / 1e6,
+        "max_latency_us": call.max_ps / 1e6,
+        "is_slow": is_slow,
+        "stage": worst.path[-1],
+        "stage_self_time_us": worst.self_ps / 1e6,
+        "advice": list(loader_advice(call.loader, call.path[0])) if is_slow else [],
+    }
+
+
+def _loaders_table(hosts: Sequence[HostRow]) -> Table:
+    rows: list[Sequence[Cell]] = [
+        (
+            host.host,
+            stage.loader,
+            stage.thread,
+            " > ".join(stage.path),
+            len(stage.path),
+            stage.calls,
+            stage.slow_calls,
+            stage.total_ps / 1e6,
+            stage.self_ps / 1e6,
+            stage.total_ps / stage.calls / 1e6,
+            stage.max_ps / 1e6,
+        )
+        for host in hosts
+        for stages in _calls(host)
+        for stage in stages
+    ]
+    return Table(_LOADER_COLUMNS, rows)
 
 
 def _pipelines_table(hosts: Sequence[HostRow]) -> Table:
@@ -122,6 +190,7 @@ def _iterators_table(hosts: Sequence[HostRow]) -> Table:
             Column("self_time_us", "Self time", "number", "us"),
             Column("slowest_self_time_us", "Self time in the slowest call", "number", "us"),
             Column("is_blocking", "The slowest call waited for it", "boolean"),
+            Column("is_critical", "On the way from the root to what it waited for", "boolean"),
         ),
         rows=rows,
     )
@@ -141,6 +210,7 @@ def _iterator_rows(host: HostRow, pipeline: Pipeline) -> list[Sequence[Cell]]:
         int(stats.iterator_ids[row]): (int(stats.self_ps[row]), bool(stats.is_blocking[row]))
         for row in range(begin, slowest_end)
     }
+    critical = _critical(stats, begin, slowest_end)
     rows: list[Sequence[Cell]] = []
     for own, (calls, total_ps, self_ps) in sorted(totals.items(), key=lambda item: -item[1][2]):
         iterator = stats.iterators[own]
@@ -159,9 +229,20 @@ def _iterator_rows(host: HostRow, pipeline: Pipeline) -> list[Sequence[Cell]]:
                 self_ps / 1e6,
                 slowest_ps / 1e6,
                 is_blocking,
+                own in critical,
             )
         )
     return rows
+
+
+def _critical(stats: TfDataStats, begin: int, end: int) -> set[int]:
+    """The iterators from a call's root to the one that it waited for longest."""
+    own, self_ps = stats.bottleneck(begin, end)
+    found: set[int] = set()
+    while self_ps and own in stats.iterators and own not in found:
+        found.add(own)
+        own = stats.iterators[own].parent_id
+    return found
 
 
 def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> object:

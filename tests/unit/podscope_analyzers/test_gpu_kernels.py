@@ -21,6 +21,7 @@ MakePlanes = Callable[[list[dict[str, Any]]], PreparedSpace]
 VOLTA = "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_tn"
 
 
+@pytest.mark.case("P3", "P5")
 @pytest.mark.parametrize(
     ("details", "launch"),
     [
@@ -39,6 +40,7 @@ def test_launch_parameters_are_read_from_the_details(details: str, launch: Launc
     assert parse_launch(details) == launch
 
 
+@pytest.mark.case("P1")
 def test_kernels_are_sorted_by_time_and_know_their_tensor_cores(make_planes: MakePlanes) -> None:
     events = [
         (
@@ -110,6 +112,7 @@ def kernel(name: str, op_name: str, total_ns: int, *, uses: bool = False) -> Ker
     return Kernel(name, op_name, Launch(), uses, uses, 1, total_ns, total_ns, total_ns)
 
 
+@pytest.mark.case("P2")
 def test_kernels_of_one_operation_add() -> None:
     database = KernelDatabase.of(
         [
@@ -125,6 +128,7 @@ def test_kernels_of_one_operation_add() -> None:
     assert (by_op["op2"].total_ns, by_op["op2"].tensor_core_ns) == (100, 0)
 
 
+@pytest.mark.case("P4")
 def test_equal_kernels_merge_within_a_host_and_not_across_hosts() -> None:
     one = Kernel("k", "", Launch(), False, False, 3, 1700, 500, 1200)
     other = Kernel("k", "", Launch(), False, False, 1, 900, 900, 900)

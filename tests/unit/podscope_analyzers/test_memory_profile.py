@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podscope_agent.simulator import Pod, build_xspace
+from podscope_agent.simulator import Pod, ServedHost, build_xspace, planted_truth
 from podscope_analyzers.allocations import type_name
+from podscope_analyzers.allocator_profile import AllocatorProfile
 from podscope_analyzers.errors import ParameterError
 from podscope_analyzers.partials import HostPartial
 from podscope_analyzers.pipeline import analyze_host, run_tool, run_tool_xprof
@@ -79,6 +80,7 @@ def three() -> HostPartial:
     return host([(True, 40000, A), (False, 50000, B), (True, 70000, C)])
 
 
+@pytest.mark.case("2.P1", "2.P2", "2.P3", "2.P4", "2.P5", "2.P6")
 def test_the_reference_answer_of_a_hand_made_host(three: HostPartial) -> None:
     found: Any = run_tool_xprof("memory_profile", [three])
     assert (found["memoryIds"], found["numHosts"], found["version"]) == (["GPU_0_bfc"], 1, 1)
@@ -110,13 +112,32 @@ def test_our_own_answer_of_the_same_host(three: HostPartial) -> None:
 
 
 def test_the_timeline_has_least_and_most_at_any_zoom(three: HostPartial) -> None:
-    (all_of_it,) = records(profile(three, buckets="1"), "timeline")
+    (all_of_it,) = records(profile(three, points="1"), "timeline")
     assert (all_of_it["min_used_bytes"], all_of_it["max_used_bytes"]) == (4744, 7000)
     assert (all_of_it["events"], all_of_it["op_name"]) == (3, "mul_grad/Sum")
-    rows = records(profile(three, buckets="3"), "timeline")
+    rows = records(profile(three, points="3"), "timeline")
     assert [row["events"] for row in rows] == [1, 1, 1]
-    (freed,) = records(profile(three, begin_ms="0.001045", end_ms="0.001055"), "timeline")
+    (freed,) = records(profile(three, start_ms="0.001045", end_ms="0.001055"), "timeline")
     assert (freed["max_used_bytes"], freed["op_name"]) == (4744, "foo/bar")
+
+
+def test_a_moment_is_broken_down_as_the_peak_is(three: HostPartial) -> None:
+    assert records(profile(three), "moment") == []
+    assert records(profile(three, at_ms="0.00103"), "moment") == []
+    # The first event is at 1,040 ns, the second, which frees what it made, at 1,050.
+    (first,) = records(profile(three, at_ms="0.001049"), "moment")
+    assert (first["time_ms"], first["used_bytes"]) == (0.00104, 5000)
+    first_rows = records(profile(three, at_ms="0.001049"), "moment_allocations")
+    assert {row["op_name"]: row["total_bytes"] for row in first_rows if row["is_recorded"]} == {
+        "foo/bar": 256
+    }
+    assert sum(row["total_bytes"] for row in first_rows) == first["used_bytes"]
+    (freed,) = records(profile(three, at_ms="0.00105"), "moment")
+    assert (freed["time_ms"], freed["used_bytes"]) == (0.00105, 4744)
+    rows = records(profile(three, at_ms="0.00105"), "moment_allocations")
+    assert [row["is_recorded"] for row in rows] == [False, False]
+    last = profile(three, at_ms="5")
+    assert records(last, "moment_allocations") == records(last, "peak_allocations")
 
 
 def test_the_last_stat_that_names_an_allocator_counts() -> None:
@@ -174,18 +195,94 @@ def test_the_answer_is_the_same_from_a_stored_part() -> None:
     assert profile(read).tables["modules"].rows
 
 
+def test_our_breakdown_counts_what_earlier_steps_left() -> None:
+    """The reference takes what earlier steps allocated for memory of no event."""
+    events = [(True, i, memory(0, 10 * (i + 1), 90, addr=i, allocation_bytes=10)) for i in range(3)]
+    partial = host(events)
+    kept = dict(partial.allocations.columns) if partial.allocations else {}
+    kept["step"][:] = [1, 1, 2]
+    (row,) = records(profile(partial), "peak_allocations")
+    assert (row["occurrences"], row["total_bytes"], row["is_recorded"]) == (3, 30, True)
+    found: Any = run_tool_xprof("memory_profile", [partial])
+    one = found["memoryProfilePerAllocator"]["GPU_0_bfc"]
+    assert [special["allocationBytes"] for special in one["specialAllocations"]] == ["20"]
+
+
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.integers(0, 4), st.integers(1, 50)), min_size=1, max_size=60
+    )
+)
+@settings(max_examples=30, deadline=None)
+def test_deallocations_find_their_allocation_as_a_slow_account_does(
+    moves: list[tuple[bool, int, int]],
+) -> None:
+    events = [
+        (is_allocation, at, memory(0, 1, 1, addr=address, allocation_bytes=size, tf_op=f"op{at}"))
+        for at, (is_allocation, address, size) in enumerate(moves)
+    ]
+    one = AllocatorProfile(host(events).allocations or pytest.fail("none"), "GPU_0_bfc", "start_ps")
+    first: dict[int, int] = {}
+    latest: dict[int, int] = {}
+    for at, (is_allocation, address, _) in enumerate(moves):
+        if is_allocation:
+            first.setdefault(address, at)
+            latest[address] = at
+        else:
+            assert one.freed[at] == first.pop(address, -1)
+            latest.pop(address, None)
+        assert one.live_at(at).tolist() == sorted(latest.values())
+
+
 def test_an_allocator_can_be_chosen(three: HostPartial) -> None:
     assert profile(three, allocator="GPU_0_bfc").to_json() == profile(three).to_json()
+
+
+@pytest.mark.parametrize("points", ["1", "7", "100", "5000"])
+def test_no_zoom_loses_an_extreme(points: str) -> None:
+    values = [(i * 7919) % 1000 for i in range(3000)]
+    values[1234], values[2345] = 5000, 0
+    partial = host([(True, 10 * i, memory(0, v, 9000 - v, addr=i)) for i, v in enumerate(values)])
+    rows = records(profile(partial, points=points), "timeline")
+    assert max(row["max_used_bytes"] for row in rows) == 5000
+    assert min(row["min_used_bytes"] for row in rows) == 0
+    assert sum(row["events"] for row in rows) == 3000
+    middle = records(
+        profile(partial, points=points, start_ms="0.001023", end_ms="0.001025"), "timeline"
+    )
+    inside = [v for i, v in enumerate(values) if 1_023_000 <= 1_000_000 + 10 * i <= 1_025_000]
+    assert (max(row["max_used_bytes"] for row in middle), sum(r["events"] for r in middle)) == (
+        max(inside),
+        len(inside),
+    )
+
+
+@pytest.mark.parametrize("device", ["tpu-v5e", "gpu-h100", "cpu"])
+def test_the_planted_peak_comes_back(device: str) -> None:
+    pod = Pod(device=device, hosts=1, steps=4, seed=3)
+    truth = planted_truth(pod, [ServedHost(0, pod.hostname(0), "", None)])
+    peak = truth["program"]["peak_memory_bytes_per_core"]
+    result = profile(analyze_host(build_xspace(pod, 0), "h0"))
+    rows = records(result, "allocators")
+    assert rows
+    assert {(row["peak_bytes"], row["lifetime_peak_bytes"]) for row in rows} == {(peak, peak)}
+    for row in rows:
+        parts = [
+            part
+            for part in records(result, "peak_allocations")
+            if part["allocator"] == row["allocator"]
+        ]
+        assert sum(part["total_bytes"] for part in parts) == peak
 
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
         ({"allocator": "GPU_9"}, "there are GPU_0_bfc"),
-        ({"buckets": "0"}, "1 to 5000"),
-        ({"begin_ms": "soon"}, "begin_ms must be a number"),
-        ({"begin_ms": "nan"}, "begin_ms must be a number"),
-        ({"begin_ms": "2", "end_ms": "1"}, "lies after"),
+        ({"points": "0"}, "1 to 5000"),
+        ({"start_ms": "soon"}, "start_ms must be a number"),
+        ({"start_ms": "nan"}, "start_ms must be a number"),
+        ({"start_ms": "2", "end_ms": "1"}, "lies after"),
     ],
 )
 def test_a_bad_parameter_is_named(

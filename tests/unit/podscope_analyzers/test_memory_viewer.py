@@ -1,5 +1,6 @@
 """The memory viewer on hosts as they are stored, and what it says when it cannot answer."""
 
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -54,6 +55,29 @@ def test_the_heap_adds_up_to_the_summary(partial: HostPartial) -> None:
     assert [sizes[ranks.index(i)] for i in range(len(sizes))] == sorted(sizes, reverse=True)
 
 
+def test_the_categories_of_the_peak_add_up_to_it(partial: HostPartial) -> None:
+    result = view(partial)
+    rows = result.tables["peak_categories"].rows
+    assert {"Parameter", "Temporary"} <= {row[0] for row in rows}
+    assert sum(int(row[2] or 0) for row in rows) == sum(
+        int(row[8] or 0) for row in result.tables["peak_buffers"].rows
+    )
+    assert sum(float(row[4] or 0) for row in rows) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("text", ["1", "true", "True"])
+def test_the_timeline_is_a_page_in_xprof_format(partial: HostPartial, text: str) -> None:
+    page = run_tool_xprof("memory_viewer", [partial], {"view_memory_allocation_timeline": text})
+    assert isinstance(page, str)
+    assert page.count("<rect ") > 3
+    blocks = view(partial).tables["blocks"].rows
+    assert {f"buffer_id:{row[0]}" for row in blocks if row[0] is not None} >= set(
+        re.findall(r"buffer_id:\d+", page)
+    )
+    plain = run_tool_xprof("memory_viewer", [partial], {"view_memory_allocation_timeline": "0"})
+    assert isinstance(plain, dict)
+
+
 def test_a_program_is_named_by_title_by_name_and_by_id(partial: HostPartial) -> None:
     title = view(partial).result["program"]
     name, _, number = title.removesuffix(")").partition("(")
@@ -73,6 +97,7 @@ def test_a_program_is_named_by_title_by_name_and_by_id(partial: HostPartial) -> 
         ({"program_id": "1"}, "no program with id 1"),
         ({"memory_space": "HBM"}, "memory_space must be a whole number"),
         ({"small_buffer_bytes": "-1"}, "small_buffer_bytes must be a whole number"),
+        ({"view_memory_allocation_timeline": "yes"}, "must be true or false"),
         ({"modul_name": "x"}, "did you mean 'module_name'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Names of framework operations; the ids B1 to B15 are those of the conformance cases."""
+"""Names of framework operations."""
 
 import pytest
 from hypothesis import given
@@ -22,6 +22,9 @@ UNKNOWN = OpCategory.UNKNOWN
 INFEED = "input_pipeline_task0/while/body/_1/InfeedQueue/enqueue/1"
 
 
+@pytest.mark.case(
+    "B1", "B2", "B3", "B4", "B5", "B6", "B8", "B9", "B10", "B11", "B12", "B13", "B14", "B15"
+)
 @pytest.mark.parametrize(
     ("full_name", "category", "name", "op_type"),
     [
@@ -68,6 +71,7 @@ def test_a_name_is_parsed_into_category_name_and_type(
     assert parse_op_name(full_name) == FrameworkOp(category, name, op_type)
 
 
+@pytest.mark.case("B7")
 @pytest.mark.parametrize(
     ("text", "category"),
     [
@@ -78,7 +82,6 @@ def test_a_name_is_parsed_into_category_name_and_type(
     ],
 )
 def test_copies_have_their_own_categories(text: str, category: OpCategory) -> None:
-    """Case B7."""
     assert parse_op_name(text) == FrameworkOp(category, text, text)
     assert parse_op_name(text.upper()).category == category
     assert parse_op_name(f"{text} of a tensor") == FrameworkOp(
@@ -90,6 +93,7 @@ def test_other_spellings_of_copies_are_unknown() -> None:
     assert parse_op_name("MemcpyH2D").category == UNKNOWN
 
 
+@pytest.mark.case("B3", "B4", "B5", "B15")
 @pytest.mark.parametrize(
     ("full_name", "shown"),
     [
@@ -104,13 +108,13 @@ def test_an_event_is_shown_by_its_type_or_name(full_name: str, shown: str) -> No
     assert display_name(parse_op_name(full_name)) == shown
 
 
+@pytest.mark.case("B13")
 def test_scopes_are_all_but_the_last_component() -> None:
-    """Case B13."""
     assert name_scopes(parse_op_name("scope-1/scope2/OpName:OpType").name) == ["scope-1", "scope2"]
 
 
+@pytest.mark.case("B6")
 def test_only_tensorflow_operations_enqueue_the_infeed() -> None:
-    """Case B6."""
     assert is_infeed_enqueue(parse_op_name(f"{INFEED}:InfeedEnqueueTuple"))
     assert not is_infeed_enqueue(parse_op_name("a/b:MatMul"))
     assert not is_infeed_enqueue(parse_op_name("InfeedEnqueueTuple"))

@@ -124,3 +124,96 @@ def test_a_pod_that_waits_for_input_is_said_to(device: str) -> None:
     result = overview(*(build_xspace(pod, host) for host in range(2)))
     assert input_share(result) > 0.2
     assert result["bottleneck"]["classification"] == "host"
+
+
+def gpu_host(waits: Spans, kernels: Spans, steps: int = 3) -> bytes:
+    """Steps of 100 us, one every 200 us, of one GPU; times within a step, in us.
+
+    Args:
+        waits: On a thread of their own where they are calls of an iterator, else below the step.
+        kernels: On the GPU, each launched at the start of its step.
+    """
+    space = xplane_pb2.XSpace(hostnames=["vm"])
+    host, device = space.planes.add(name="/host:CPU"), space.planes.add(name="/device:GPU:0", id=1)
+    for plane in (host, device):
+        for key, name in ((1, "step_num"), (2, "_r"), (3, "correlation_id")):
+            plane.stat_metadata[key].id = key
+            plane.stat_metadata[key].name = name
+    python, reader = host.lines.add(id=1, name="python"), host.lines.add(id=2, name="reader")
+    stream = device.lines.add(id=3, name="Stream #1(Compute)")
+    names: dict[str, int] = {}
+
+    def event(owner: Any, line: Any, name: str, begin: int, duration: int) -> Any:
+        key = names.setdefault(name, len(names) + 1)
+        owner.event_metadata[key].id, owner.event_metadata[key].name = key, name
+        return line.events.add(
+            metadata_id=key, offset_ps=begin * US, duration_ps=max(duration * US, 1)
+        )
+
+    for step in range(steps):
+        at = 200 * step
+        root = event(host, python, "train", at, 100)
+        root.stats.add(metadata_id=1, int64_value=step)
+        root.stats.add(metadata_id=2, int64_value=1)
+        for number, (name, begin, duration) in enumerate(kernels):
+            correlation = 100 * step + number + 1
+            launch = event(host, python, "cuLaunchKernel", at + number, 1)
+            launch.stats.add(metadata_id=3, uint64_value=correlation)
+            kernel = event(device, stream, name, at + begin, duration)
+            kernel.stats.add(metadata_id=3, uint64_value=correlation)
+        for name, begin, duration in waits:
+            line = reader if name.startswith("Iterator") else python
+            event(host, line, name, at + begin, duration)
+    return space.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("name", "begin", "duration", "percent"),
+    [
+        pytest.param("IteratorGetNextOp::DoCompute", 40, 30, 30, id="all the gap"),
+        pytest.param("IteratorGetNextOp::DoCompute", 10, 50, 20, id="while a kernel runs it hides"),
+        pytest.param("IteratorGetNextOp::DoCompute", 10, 20, 0, id="hidden altogether"),
+        pytest.param("next_batch", 45, 10, 10, id="an annotation of the training loop"),
+        pytest.param("log_metrics", 40, 30, 0, id="an annotation of something else"),
+    ],
+)
+def test_gpus_that_run_nothing_while_the_host_waits_for_a_batch_wait_for_input(
+    name: str, begin: int, duration: int, percent: int
+) -> None:
+    host = gpu_host([(name, begin, duration)], [("first", 0, 40), ("second", 70, 30)])
+    result = overview(host)
+    assert input_share(result) == pytest.approx(percent / 100)
+    other = next(part["ratio"] for part in result["breakdown"] if part["category"] == "other")
+    assert other == pytest.approx(0.3 - percent / 100)
+    pipeline = run_tool("input_pipeline_analyzer", partials(host), SCOPE).result
+    assert pipeline["input_ratio"]["average"] == pytest.approx(percent / 100)
+    assert pipeline["classification"] == ("host" if percent >= 20 else "both")
+    assert result["bottleneck"]["evidence"] == [
+        f"In {percent}.0% of the step time no GPU of a host ran anything while a thread of the "
+        "host waited for the next batch."
+    ] * bool(percent)
+
+
+def test_one_gpu_that_runs_keeps_the_host_from_starving() -> None:
+    busy = gpu_host([("IteratorGetNextOp::DoCompute", 0, 100)], [("first", 0, 100)])
+    assert input_share(overview(busy)) == 0
+
+
+def test_the_references_breakdown_of_gpus_is_untouched() -> None:
+    host = gpu_host([("IteratorGetNextOp::DoCompute", 40, 30)], [("a", 0, 40), ("b", 70, 30)])
+    table = run_tool_xprof("input_pipeline_analyzer", partials(host))
+    assert isinstance(table, list)
+    labels = [column["id"] for column in table[1]["cols"]]
+    cells = [cell["v"] for cell in table[1]["rows"][0]["c"]]
+    row = dict(zip(labels, cells, strict=True))
+    assert float(row["infeedTimeMs"]) == 0
+    assert float(row["otherTimeMs"]) == pytest.approx(0.03)
+
+
+@pytest.mark.parametrize("planted", [0.06, 0.3, 0.7])
+def test_what_simulated_gpus_wait_for_input_is_told(planted: float) -> None:
+    pod = Pod(device="gpu-h100", hosts=2, steps=10, seed=4, input_bound=planted)
+    result = overview(build_xspace(pod, 0), build_xspace(pod, 1))
+    assert input_share(result) == pytest.approx(planted, abs=0.015)
+    said = "MODERATELY" if planted < 0.2 else "HIGHLY"
+    assert f"{said} input-bound" in result["bottleneck"]["statement"]

@@ -23,6 +23,7 @@ def gpu(vendor: str, cores: int, ghz: float, capability: str, **more: Any) -> di
     }
 
 
+@pytest.mark.case("G1", "G2", "G3", "G4", "G5", "G6", "2.O22", "2.O23", "2.O24", "2.O25", "2.O26")
 @pytest.mark.parametrize(
     ("stats", "tera_flops", "tolerance"),
     [
@@ -48,6 +49,7 @@ def test_flops_of_a_gpu_follow_from_its_cores_and_clock(
     assert peak == pytest.approx(tera_flops, abs=tolerance)
 
 
+@pytest.mark.case("G1")
 def test_memory_of_a_gpu_and_the_ridge_point() -> None:
     env = gpu_peaks(gpu("Nvidia", 80, 1.53, "7.0", memory_bandwidth=900 * 10**9))
     assert env.bandwidth(HBM) == 900.0
@@ -55,6 +57,7 @@ def test_memory_of_a_gpu_and_the_ridge_point() -> None:
     assert PerfEnv().ridge_point is None
 
 
+@pytest.mark.case("G7", "2.O27")
 def test_local_memory_of_a_gpu() -> None:
     mi300 = gpu_peaks(gpu("AMD", 304, 2.1, "9.4"))
     assert mi300.peak_gigabytes_per_second[1:] == pytest.approx((81715.2, 81715.2))
@@ -63,6 +66,7 @@ def test_local_memory_of_a_gpu() -> None:
     assert gpu_peaks(gpu("AMD", 304, 2.1, "9.0")).peak_gigabytes_per_second[1] == 0
 
 
+@pytest.mark.case("G8", "2.O28", "2.O29")
 def test_peaks_that_a_gpu_tells_are_used_unless_they_are_zero() -> None:
     base = gpu("AMD", 304, 2.1, "9.4", memory_bandwidth=5300 * 10**9)
     told = {
@@ -77,6 +81,7 @@ def test_peaks_that_a_gpu_tells_are_used_unless_they_are_zero() -> None:
     assert zero.bandwidth(1) == pytest.approx(81715.2)
 
 
+@pytest.mark.case("G9", "G10", "2.O30")
 @pytest.mark.parametrize(
     ("stats", "model"),
     [
@@ -96,6 +101,7 @@ def test_a_gpu_is_named_by_its_maker_and_family(stats: dict[str, Any], model: st
     assert GpuCapabilities.of(stats).model == model
 
 
+@pytest.mark.case("G11")
 def test_a_tpu_tells_all_its_peaks() -> None:
     names = ("hbm_bw", "sram_rd_bw", "sram_wr_bw", "cmem_rd_bw", "cmem_wr_bw", "vmem_rd_bw")
     peaks = (900.0, 101.0, 102.0, 101.0, 102.0, 201.0)
@@ -109,11 +115,13 @@ def test_a_tpu_tells_all_its_peaks() -> None:
     assert PerfEnv.from_state(env.to_state()) == env
 
 
+@pytest.mark.case("K4")
 def test_the_known_peak_stays_in_either_order() -> None:
     known, unknown = PerfEnv(100.0, (1.0,)), PerfEnv()
     assert PerfEnv.combine([known, unknown]) == PerfEnv.combine([unknown, known]) == known
 
 
+@pytest.mark.case("G12", "G13")
 def test_a_host_counts_its_devices(make_planes: MakePlanes) -> None:
     nvidia = gpu("Nvidia", 80, 1.5, "0.0")
     gpus = [{"name": f"/device:GPU:{i}", "stats": nvidia} for i in range(2)]

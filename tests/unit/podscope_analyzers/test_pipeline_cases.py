@@ -2,16 +2,20 @@
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from podscope_analyzers.errors import ParameterError, PartialError, UnknownToolError
 from podscope_analyzers.partials import PARTS, HostPartial
-from podscope_analyzers.pipeline import analyze_host, run_tool, run_tool_xprof
+from podscope_analyzers.pipeline import analyze_host, combine, run_tool, run_tool_xprof
 from podscope_analyzers.registry import TOOLS
 from podscope_analyzers.result import Scope
+from podscope_analyzers.run_environment import RunEnvironment
 from podscope_analyzers.states import pack_state, unpack_state
+from podscope_analyzers.steps import EVENT_TYPES, Collectives, StepDatabase, Transfers
 from podscope_protos.v1 import xplane_pb2
 
 US = 1_000_000
@@ -115,6 +119,7 @@ def numbers(row: list[Any]) -> list[float]:
     return [*row[1:10], row[11]]
 
 
+@pytest.mark.case("W1")
 def test_kernels_and_copies_of_a_step_are_told_apart_by_their_spelling() -> None:
     partial = analyze_host(gpu_host(W1), "h1")
     tables: Any = run_tool_xprof("input_pipeline_analyzer", [partial])
@@ -140,6 +145,7 @@ def test_copies_that_are_recognised_count_as_copies() -> None:
     assert [row[0] for row in top] == pytest.approx([150 / 430, 150 / 430, 100 / 430, 30 / 430])
 
 
+@pytest.mark.case("W3")
 def test_two_hosts_stand_side_by_side_in_the_pod_viewer_only() -> None:
     partials = [analyze_host(gpu_host(W1), "h1"), analyze_host(gpu_host(W2), "h2")]
     tables: Any = run_tool_xprof("input_pipeline_analyzer", partials)
@@ -163,6 +169,7 @@ def test_two_hosts_stand_side_by_side_in_the_pod_viewer_only() -> None:
     assert environment["task_count"] == "2 (num tasks per host = 2)"
 
 
+@pytest.mark.case("W4")
 def test_equal_kernels_of_two_hosts_are_not_merged() -> None:
     partials = [analyze_host(gpu_host(W1), name) for name in ("h1", "h2")]
     table: Any = run_tool_xprof("kernel_stats", partials)
@@ -177,6 +184,7 @@ def test_equal_kernels_of_two_hosts_are_not_merged() -> None:
     ]
 
 
+@pytest.mark.case("W6")
 def test_one_step_prints_the_deviation_of_zeros_as_the_reference_does() -> None:
     tables: Any = run_tool_xprof("input_pipeline_analyzer", [analyze_host(gpu_host(W1), "h")])
     properties = tables[1]["p"]
@@ -252,6 +260,7 @@ def tpu_host(ops: Sequence[tuple[str, int]], step_us: int, *, has_details: bool 
     return space.SerializeToString()
 
 
+@pytest.mark.case("W15")
 @pytest.mark.parametrize(
     ("category", "generic"),
     [
@@ -289,6 +298,7 @@ def test_a_core_without_details_has_no_record() -> None:
     assert [step["podStatsPerCore"] for step in pods["podStatsSequence"]["podStatsMap"]] == [{}]
 
 
+@pytest.mark.case("W16")
 @pytest.mark.parametrize(
     ("category", "row", "active"),
     [
@@ -345,12 +355,12 @@ def serving_host() -> bytes:
 
 def test_requests_are_put_together_from_their_groups() -> None:
     partial = analyze_host(serving_host(), "h")
-    requests = partial.requests
-    assert sorted(requests.models) == ["m2", "m:1"]
-    assert sorted((requests.end_ps - requests.begin_ps).tolist()) == [90 * US, 110 * US, 120 * US]
-    assert requests.write_ps.tolist() == [5 * US] * 3
-    assert requests.read_ps.tolist() == [5 * US] * 3
-    assert requests.device_ps.tolist() == [30 * US] * 3
+    requests = partial.inference.requests
+    assert sorted(partial.inference.models) == ["m2", "m:1"]
+    assert requests.duration_ps.tolist() == [90 * US, 110 * US, 120 * US]
+    assert requests["write_ps"].tolist() == [5 * US] * 3
+    assert requests["read_ps"].tolist() == [5 * US] * 3
+    assert requests["device_ps"].tolist() == [30 * US] * 3
     tables: Any = run_tool_xprof("overview_page", [partial])
     shown = {row[0]: row[1:] for row in cells(tables[4])}
     assert list(shown) == ["Avg", "50.0%", "75.0%", "90.0%", "99.0%", "99.9%"]
@@ -376,6 +386,184 @@ def test_an_empty_profile_gives_every_tool_an_empty_result(with_plane: bool) -> 
     assert len(tables[1]["p"]["input_conclusion"].split()) >= 5
 
 
+def threads_host(hostname: str, **threads: Sequence[tuple[str, int, int, Stats]]) -> bytes:
+    """A host of threads with these events, times in picoseconds."""
+    space = xplane_pb2.XSpace(hostnames=[hostname], errors=[f"{hostname}: error"] * 2)
+    host = PlaneBuilder(space, "/host:CPU")
+    for number, (name, events) in enumerate(threads.items(), start=1):
+        line = host.line(name, number)
+        for event in events:
+            host.event(line, *event)
+    return space.SerializeToString()
+
+
+@pytest.mark.case("K1", "K8")
+def test_two_hosts_add_and_keep_their_cores_apart() -> None:
+    main = [
+        ("TraceContext", 0, 100, {"step_num": 123}),
+        ("FunctionRun", 10, 90, {"_pt": 1, "_p": 0}),
+    ]
+    executor = [
+        ("ExecutorState::Process", 20, 80, {"id": 456, "_ct": 1, "_c": 0}),
+        ("aaa:bbb", 30, 70, {}),
+    ]
+    partials = [
+        analyze_host(threads_host(name, main=main, executor=executor), name)
+        for name in ("host1", "host2")
+    ]
+    assert [partial.errors for partial in partials] == [("host1: error",), ("host2: error",)]
+    stats = combine(partials)
+    assert stats.diagnostics.errors == ("host1: error", "host2: error")
+    names = ("name", "category")
+    texts = [[stats.host_ops.text(name, row) for name in names] for row in range(2)]
+    assert texts == [["IDLE", "IDLE"], ["aaa", "bbb"]]
+    assert stats.host_ops.column("self_time_ps")[1] == 140
+    assert (len(stats.steps), stats.steps.core_id.tolist()) == (1, [1, 1001])
+    pods: Any = run_tool_xprof("pod_viewer", partials)
+    (step,) = pods["podStatsSequence"]["podStatsMap"]
+    hosts = {core: record["hostName"] for core, record in step["podStatsPerCore"].items()}
+    assert hosts == {"1": "host1", "1001": "host2"}
+
+
+@pytest.mark.case("K3")
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        (("TPU", "TPU"), ("Device", "UNKNOWN_HARDWARE")),
+        (("CPU", "CPU_ONLY"), ("TPU", "TPU")),
+    ],
+)
+def test_the_device_of_a_capture_is_that_of_the_hosts_that_have_one(kinds: Any) -> None:
+    hosts = [RunEnvironment(kind, hardware, (), 1, 0, False) for kind, hardware in kinds]
+    combined = RunEnvironment.combine(hosts)
+    assert (combined.device_type, combined.hardware_type) == ("TPU", "TPU")
+
+
+@pytest.mark.case("M5")
+def test_the_overview_has_seven_parts() -> None:
+    tables: Any = run_tool_xprof("overview_page", [analyze_host(cpu_host(1, 3), "h")])
+    assert len(tables) == 7
+    assert tables[2]["p"]["is_training"] == "false"
+
+
+@pytest.mark.case("N1")
+def test_operations_know_how_much_of_them_ran_on_tensor_cores() -> None:
+    space = xplane_pb2.XSpace(hostnames=["vm"])
+    device = PlaneBuilder(space, "/device:GPU:0")
+    device.fill(device.plane, {"device_vendor": "Nvidia"})
+    about = "regs:32 static_shared:0 dynamic_shared:0 grid:2,1,1 block:32,1,1 occ_pct:100"
+    first, second = {"tf_op": "TfOp1:TfOp1"}, {"tf_op": "TfOp2:TfOp2"}
+    convolution = {"tf_op": "Conv2D:Conv2D", "kernel_details": about}
+    both: list[tuple[str, int, Stats]] = [("kernel1", 100, first), ("kernel2", 110, first)]
+    more: list[tuple[str, int, Stats]] = [
+        ("kernel3", 120, second),
+        ("volta_fp16_s884gemm", 130, convolution),
+        ("kernel5", 150, convolution),
+    ]
+    for number, events in ((10, both), (20, [*both, *more])):
+        line = device.line(f"stream {number}", number)
+        for name, start_us, stats in events:
+            duration_us = 8 if name == "kernel1" else 10
+            device.event(line, name, start_us * US, duration_us * US, stats)
+    tables: Any = run_tool_xprof(
+        "framework_op_stats", [analyze_host(space.SerializeToString(), "h")]
+    )
+    at = {column["id"]: index for index, column in enumerate(tables[0]["cols"])}
+    wanted = ("operation", "occurrences", "total_self_time", "gpu_tensorcore_utilization")
+    rows = [[row[at[name]] for name in wanted] for row in cells(tables[0])]
+    assert [row[:3] for row in rows] == [
+        ["TfOp1", 2, 36],
+        ["Conv2D", 1, 20],
+        ["TfOp2", 1, 10],
+        ["IDLE", 0, 0],
+    ]
+    assert [row[3] for row in rows[:3]] == [0, 0.5, 0]
+
+
+@pytest.mark.case("O1", "O3")
+def test_every_kind_of_time_has_its_place_in_the_pod_viewer() -> None:
+    times = [350 if name == "device_collectives" else 50 for name in EVENT_TYPES]
+    steps = StepDatabase(
+        kind="generic",
+        has_device=True,
+        step_numbers=np.array([2]),
+        row_step=np.array([0]),
+        core_id=np.array([1]),
+        host_index=np.array([0]),
+        begin_ps=np.array([0]),
+        duration_ps=np.array([1000]),
+        name_code=np.array([0]),
+        names=("",),
+        categories=EVENT_TYPES,
+        breakdown_ps=np.array([times]),
+        in_breakdown=np.ones((1, len(EVENT_TYPES)), np.bool_),
+        collectives=Collectives(),
+        transfers=Transfers.zeros(1),
+    )
+    partial = replace(analyze_host(gpu_host(W1), "h"), steps=steps)
+    pods: Any = run_tool_xprof("pod_viewer", [partial])
+    assert pods["deviceType"] == "Nvidia GPU"
+    (step,) = pods["podStatsSequence"]["podStatsMap"]
+    assert step["stepNum"] == 2
+    (record,) = step["podStatsPerCore"].values()
+    shown = [record["stepBreakdownUs"][str(kind)] for kind in range(1, 10)]
+    expected = [1e-4, 1e-4, 3.5e-4, 5e-5, 5e-5, 1.5e-4, 5e-5, 5e-5, 5e-5]
+    assert shown == pytest.approx(expected)
+    assert record["totalDurationUs"] == pytest.approx(1e-3)
+    assert record["bottleneck"] == "Device collective communication"
+
+
+def traced(*events: tuple[str, int, int, str]) -> list[tuple[str, int, int, Stats]]:
+    return [
+        (name, start, duration, {"tf_function_call": mode, "tracing_count": 1})
+        for name, start, duration, mode in events
+    ]
+
+
+@pytest.mark.case("Q1", "Q2", "Q3")
+@pytest.mark.parametrize(
+    ("threads", "expected"),
+    [
+        (
+            {
+                "one": traced(
+                    ("decrement", 10, 100, "traced-nonXla"),
+                    ("decrement", 150, 20, "notTraced-nonXla"),
+                    ("decrement", 200, 80, "traced-nonXla"),
+                ),
+                "two": traced(
+                    ("decrement", 20, 100, "traced-nonXla"),
+                    ("decrement", 160, 20, "notTraced-nonXla"),
+                    ("decrement", 210, 80, "traced-xla"),
+                ),
+            },
+            {"decrement": (6, 400, 0.9)},
+        ),
+        (
+            {
+                "one": traced(
+                    ("outer", 10, 100, "traced-nonXla"), ("inner", 30, 40, "notTraced-xla")
+                )
+            },
+            {"outer": (1, 60, 1.0), "inner": (1, 40, 0.0)},
+        ),
+        (
+            {
+                "one": traced(("eager", 10, 200, "eager")),
+                "two": traced(("concrete", 20, 40, "concrete")),
+            },
+            {"eager": (1, 200, 1.0), "concrete": (1, 40, 0.0)},
+        ),
+    ],
+)
+def test_tracing_and_eager_execution_are_what_a_function_costs(
+    threads: dict[str, Any], expected: dict[str, tuple[int, int, float]]
+) -> None:
+    functions = analyze_host(threads_host("h", **threads), "h").facts.functions
+    found = {one.name: (one.calls, one.time_ps, one.expensive_ratio) for one in functions}
+    assert found == expected
+
+
 def test_hosts_may_arrive_in_any_order() -> None:
     partials = [
         analyze_host(cpu_host(1, 8), "h1"),
@@ -397,8 +585,8 @@ def test_a_stored_partial_gives_the_same_results() -> None:
         for part in PARTS:
             read = read.with_part(part, partial.part_to_bytes(part))
         for name in TOOLS:
-            # Of captures without programs the memory viewer has a result, the reference none.
-            if name != "memory_viewer":
+            # Of captures without programs these have a result, the reference none.
+            if name not in ("memory_viewer", "graph_viewer"):
                 assert run_tool_xprof(name, [read]) == run_tool_xprof(name, [partial])
             scope = Scope(["h"])
             assert (

@@ -67,6 +67,7 @@ def prefetched() -> HostPartial:
     return _analyzed(asking, making)
 
 
+@pytest.mark.case("2.D1")
 def test_a_pipeline_has_the_latencies_of_its_roots_calls(prefetched: HostPartial) -> None:
     pipeline = _reference(prefetched)["tfDataStats"]["vm"]["inputPipelines"]["123"]
     assert pipeline["metadata"] == {"id": "123", "name": "Host:0"}
@@ -78,6 +79,7 @@ def test_a_pipeline_has_the_latencies_of_its_roots_calls(prefetched: HostPartial
     assert pipeline["numSlowCalls"] == "1"
 
 
+@pytest.mark.case("2.D2")
 def test_a_call_waits_for_the_iterator_with_the_most_self_time(prefetched: HostPartial) -> None:
     waiting, _ = _reference(prefetched)["tfDataStats"]["vm"]["inputPipelines"]["123"]["stats"]
     assert waiting["bottleneckIteratorId"] == "456"
@@ -86,6 +88,7 @@ def test_a_call_waits_for_the_iterator_with_the_most_self_time(prefetched: HostP
     assert waiting["iteratorStats"]["456"]["selfTimePs"] == "80000000"
 
 
+@pytest.mark.case("2.D3")
 def test_an_element_made_before_it_was_asked_for_blocks_nobody(prefetched: HostPartial) -> None:
     _, ready = _reference(prefetched)["tfDataStats"]["vm"]["inputPipelines"]["123"]["stats"]
     assert ready["bottleneckIteratorId"] == "123"
@@ -94,6 +97,7 @@ def test_an_element_made_before_it_was_asked_for_blocks_nobody(prefetched: HostP
     assert ready["iteratorStats"]["456"]["startTimePs"] == "100000000"
 
 
+@pytest.mark.case("2.D4")
 def test_a_pipeline_slower_than_50_us_is_input_bound(prefetched: HostPartial) -> None:
     assert _reference(prefetched)["isInputBound"] is True
     result = _result(prefetched)["result"]
@@ -110,6 +114,7 @@ def test_a_pipeline_of_exactly_50_us_is_not_slow() -> None:
     assert (row["is_slow"], row["advice"]) == (False, [])
 
 
+@pytest.mark.case("2.D5")
 def test_a_devices_pipeline_is_no_bottleneck_of_the_host() -> None:
     asking: list[Event] = [
         ("Iterator::Prefetch", 0, 30_000_000, PREFETCH),
@@ -130,6 +135,7 @@ def test_a_devices_pipeline_is_no_bottleneck_of_the_host() -> None:
     assert "no tf.data activity" in found["summary"]
 
 
+@pytest.mark.case("2.D6")
 def test_calls_of_one_iterator_add_up() -> None:
     inner = {"id": 456, "parent_id": 123}
     partial = _analyzed(

@@ -1,0 +1,169 @@
+"""Loaders that are no tf.data: Grain and PyTorch's DataLoader, by what they annotate.
+
+Recognised are names of events on the host's threads, of annotations and of Python functions
+(``$file.py:line function``):
+
+* PyTorch: ``enumerate(DataLoader)#…``, which its DataLoader records itself, and ``__next__`` of
+  ``dataloader.py``;
+* Grain: ``grain`` followed by one of ``. / : _`` and the stage, and ``__next__`` of its
+  ``data_loader.py``.
+
+A recognised event within another on the same thread is a stage of it.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+
+from podscope_analyzers.prepared import PreparedLine, PreparedSpace
+
+_MAX_EVENTS: Final = 2_000_000
+_RULES: Final = (
+    ("torch", re.compile(r"enumerate\(DataLoader\)#(.+)|\$dataloader\.py:\d+ (__next__)\Z")),
+    ("grain", re.compile(r"(?i:grain)[./:_](.+)|\$data_loader\.py:\d+ (__next__)\Z")),
+)
+
+
+@dataclass(frozen=True)
+class LoaderStage:
+    """A stage of a loader over all its calls on one thread.
+
+    Attributes:
+        loader: ``torch`` or ``grain``.
+        path: Names of the stages that it runs in, its own at the end.
+        total_ps: Of its calls.
+        self_ps: The same without the stages within.
+        slow_calls: Calls above the threshold of tf.data.
+    """
+
+    loader: str
+    thread: str
+    path: tuple[str, ...]
+    calls: int
+    total_ps: int
+    self_ps: int
+    max_ps: int
+    slow_calls: int
+
+
+@dataclass(frozen=True)
+class Loaders:
+    """The loaders of one host, every stage once."""
+
+    stages: Sequence[LoaderStage] = ()
+
+    def to_state(self) -> dict[str, Any]:
+        """Plain values for storing."""
+        return {
+            "stages": [
+                [one.loader, one.thread, list(one.path), *list(vars(one).values())[3:]]
+                for one in self.stages
+            ]
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """The loaders that ``to_state`` described."""
+        return cls(
+            [
+                LoaderStage(loader, thread, tuple(path), *figures)
+                for loader, thread, path, *figures in state["stages"]
+            ]
+        )
+
+
+_ADVICE: Final[Mapping[str, tuple[str, ...]]] = {
+    "torch": (
+        "Raise `num_workers`, and give each worker more to do ahead: `prefetch_factor`, "
+        "`persistent_workers=True`.",
+        "Copy to the device while the step runs: `pin_memory=True` and `non_blocking=True`.",
+        "Move work out of `__getitem__`: decode and tokenise once, and store the result.",
+    ),
+    "grain": (
+        "Raise `worker_count` (`mp_prefetch`), and `worker_buffer_size` so that workers run ahead.",
+        "Read with more threads: `ReadOptions(num_threads, prefetch_buffer_size)`.",
+        "Move expensive transformations before `batch`, or store their result.",
+    ),
+}
+_IN_ONE_PROCESS: Final = (
+    "The loader runs in the training process (`num_workers=0`): set `num_workers` to a few per "
+    "device, so that batches are made while the step runs."
+)
+
+
+def loader_advice(loader: str, call: str) -> tuple[str, ...]:
+    """What to do about a slow loader; parts in backticks are identifiers."""
+    known = _ADVICE[loader]
+    return (_IN_ONE_PROCESS, *known[1:]) if "SingleProcess" in call else known
+
+
+def stage_of(name: str) -> tuple[str, str] | None:
+    """Loader and stage of an event's name; None for any other event."""
+    for loader, pattern in _RULES:
+        if found := pattern.match(name):
+            return loader, found[1] or found[2]
+    return None
+
+
+def host_loaders(space: PreparedSpace, slow_ps: int) -> Loaders:
+    """What loaders did on a host's threads.
+
+    Args:
+        space: The host's.
+        slow_ps: From this duration on a call is slow.
+    """
+    plane = space.host_plane
+    if plane is None:
+        return Loaders()
+    stages = [stage_of(name) for name in plane.event_metadata.names]
+    rows = [row for row, stage in enumerate(stages) if stage is not None]
+    if not rows:
+        return Loaders()
+    found: list[LoaderStage] = []
+    for line in plane.lines:
+        if not line.is_derived and line.event_count:
+            found += _line_stages(line, stages, rows, slow_ps)
+    return Loaders(found)
+
+
+def _line_stages(
+    line: PreparedLine,
+    stages: Sequence[tuple[str, str] | None],
+    rows: list[int],
+    slow_ps: int,
+) -> list[LoaderStage]:
+    columns = line.columns()
+    events = np.flatnonzero(np.isin(columns.metadata, rows))[:_MAX_EVENTS]
+    start = columns.start_ps[events]
+    end = start + columns.duration_ps[events]
+    # Outer events before those within.
+    order = np.lexsort((-end, start))
+    sums: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+    open_calls: list[tuple[int, str, tuple[str, ...]]] = []
+    metadata = columns.metadata[events[order]].tolist()
+    for row, begin, until in zip(metadata, start[order].tolist(), end[order].tolist(), strict=True):
+        stage = stages[row]
+        if stage is None:
+            continue
+        while open_calls and open_calls[-1][0] < until:
+            open_calls.pop()
+        loader, name = stage
+        inside = open_calls[-1][2] if open_calls and open_calls[-1][1] == loader else ()
+        duration = until - begin
+        if inside:
+            sums[loader, inside][2] -= duration
+        path = (*inside, name)
+        entry = sums.setdefault((loader, path), [0, 0, 0, 0, 0])
+        entry[0] += 1
+        entry[1] += duration
+        entry[2] += duration
+        entry[3] = max(entry[3], duration)
+        entry[4] += duration > slow_ps
+        open_calls.append((until, loader, path))
+    return [
+        LoaderStage(loader, line.display_name or line.name, path, *values)
+        for (loader, path), values in sums.items()
+    ]
