@@ -3,7 +3,10 @@
 import gzip
 import json
 import math
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,6 +111,36 @@ def reference(reference_dir: Path) -> Callable[[str, str], Any]:
         return json.loads(gzip.decompress(path.read_bytes()))
 
     return load
+
+
+@pytest.fixture(scope="session")
+def xprof_graph_viewer(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """What XProf's graph viewer answers for a program, as ``answer(hlo_proto, **options)``."""
+    converter = pytest.importorskip("xprof.convert.raw_to_tool_data")
+    folder = tmp_path_factory.mktemp("xprof_graph_viewer")
+    capture = folder / "host.xplane.pb"
+    capture.touch()
+
+    def answer(proto: Any, **options: Any) -> str:
+        # Where it keeps the programs of a capture that it has seen before.
+        (folder / "program(1).hlo_proto.pb").write_bytes(proto.SerializeToString())
+        wanted = {"module_name": "program(1)", **options}
+        parameters = {"graph_viewer_options": wanted, "use_saved_result": False}
+        found, _ = converter.xspace_to_tool_data([str(capture)], "graph_viewer", parameters)
+        return found.decode() if isinstance(found, bytes) else str(found)
+
+    return answer
+
+
+@pytest.fixture(scope="session")
+def jax_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of programs that JAX compiled for eight devices."""
+    pytest.importorskip("jax")
+    folder = tmp_path_factory.mktemp("jax_programs")
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    script = Path(__file__).with_name("jax_programs.py")
+    subprocess.run([sys.executable, script, folder], check=True, env=environment, timeout=300)
+    return folder
 
 
 @pytest.fixture(scope="session")
