@@ -37,14 +37,27 @@ COMMANDS: dict[str, Command] = {
     "capture": Command(
         "podscope_collector.cli.capture:app", "collector", "profile many hosts at once"
     ),
+    "doctor": Command(
+        "podscope_collector.cli.doctor:app", "collector", "would a capture of these targets work?"
+    ),
     "captures": Command(
         "podscope_collector.cli.captures:app", "collector", "list and show captures"
+    ),
+    "import": Command(
+        "podscope_collector.cli.import_runs:app",
+        "collector",
+        "bring TensorBoard folders into the service",
     ),
     "schedules": Command("podscope_collector.cli.schedules:app", "collector", "periodic captures"),
     "analyze": Command(
         "podscope_collector.cli.analyze:app",
         "collector",
         "run a tool on profiles, no service needed",
+    ),
+    "diff": Command(
+        "podscope_collector.cli.diff:app",
+        "collector",
+        "what changed between two captures, hosts or ranges of steps",
     ),
     "simulate": Command(
         "podscope_agent.cli.simulate:app", "agent", "serve or write realistic simulated profiles"
@@ -63,6 +76,7 @@ examples:
   podscope up                                        everything on this machine
   podscope capture 'grpc://w0:9999,w1:9999' --logdir runs
   podscope analyze runs --tool overview_page
+  podscope diff runs/yesterday runs/today --tool op_profile
   podscope simulate --hosts 16 --device tpu-v5e      a pod to try things on
 
 'podscope COMMAND --help' tells more."""

@@ -6,6 +6,7 @@ imports second. A private pool can neither clash nor be clashed with, and works 
 protobuf from 4.22 on.
 """
 
+from collections.abc import Iterable, Iterator
 from importlib import resources
 from typing import Any
 
@@ -19,6 +20,20 @@ for _file in _FILES.file:
     _POOL.Add(_file)
 
 
+def _classes(descriptors: Iterable[Any]) -> Iterator[Any]:
+    for descriptor in descriptors:
+        yield message_factory.GetMessageClass(descriptor)
+        yield from _classes(descriptor.nested_types)
+
+
+# Held for good: protobufs before 4.25 crash when the class of a field's message has gone.
+_CLASSES = [
+    found
+    for _file in _FILES.file
+    for found in _classes(_POOL.FindFileByName(_file.name).message_types_by_name.values())
+]
+
+
 def _message(name: str) -> Any:
     return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"podscope.wire.{name}"))
 
@@ -29,3 +44,43 @@ ProfileRequest = _message("ProfileRequest")
 ProfileResponse = _message("ProfileResponse")
 TerminateRequest = _message("TerminateRequest")
 XSpace = _message("XSpace")
+XPlane = _message("XPlane")
+XLine = _message("XLine")
+XEvent = _message("XEvent")
+
+
+def _outline_file() -> descriptor_pb2.FileDescriptorProto:
+    """XSpace's messages with what is inside them left as bytes.
+
+    The frameworks' profiles are large. Read as these, planes and lines can be moved and joined
+    while the events in them are never built as objects: they stay bytes, or unknown fields.
+    """
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(
+        name="podscope/wire/outline.proto", package="podscope.wire", syntax="proto3"
+    )
+    for message, members in (
+        ("SpaceOutline", (("planes", 1, field.TYPE_BYTES),)),
+        ("PlaneOutline", (("name", 2, field.TYPE_STRING), ("lines", 3, field.TYPE_BYTES))),
+        (
+            "LineOutline",
+            (
+                ("id", 1, field.TYPE_INT64),
+                ("timestamp_ns", 3, field.TYPE_INT64),
+                ("events", 4, field.TYPE_BYTES),
+            ),
+        ),
+    ):
+        added = file.message_type.add(name=message)
+        for name, number, kind in members:
+            label = field.LABEL_OPTIONAL
+            if kind == field.TYPE_BYTES:
+                label = field.LABEL_REPEATED
+            added.field.add(name=name, number=number, type=kind, label=label)
+    return file
+
+
+_POOL.Add(_outline_file())
+SpaceOutline = _message("SpaceOutline")
+PlaneOutline = _message("PlaneOutline")
+LineOutline = _message("LineOutline")

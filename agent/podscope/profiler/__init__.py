@@ -1,15 +1,24 @@
 """The profiler API that people know, for any Python process.
 
 ``server.start(port)`` makes the process a capture target. ``start``/``stop``/``Profile`` record
-from inside. ``Trace`` names a span; with ``_r=1`` and ``step_num`` it marks a step. What is
-recorded without any framework: those spans, and every thread's Python stack, sampled.
+from inside. ``Trace`` names a span; with ``_r=1`` and ``step_num`` it marks a step, as ``steps``
+and ``keras_callback`` do. Recorded besides: every thread's Python stack, what process and host
+use, and what the loaded frameworks' own profilers see.
 """
 
-from podscope.profiler import client, server
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING
+
 from podscope.profiler.annotation import StepTrace, Trace
 from podscope.profiler.errors import ProfilerAlreadyRunningError, ProfilerError
+from podscope.profiler.keras import keras_callback
 from podscope.profiler.local import Profile, start, stop
-from podscope.profiler.session import ProfilerOptions
+from podscope.profiler.options import ProfilerOptions
+from podscope.profiler.steps import steps
+
+if TYPE_CHECKING:
+    from podscope.profiler import client, server
 
 __all__ = [
     "Profile",
@@ -19,7 +28,17 @@ __all__ = [
     "StepTrace",
     "Trace",
     "client",
+    "keras_callback",
     "server",
     "start",
+    "steps",
     "stop",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """What needs gRPC is imported at its first use: programs that name spans alone go without."""
+    if name in ("client", "server"):
+        return importlib.import_module(f"{__name__}.{name}")
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

@@ -1,22 +1,28 @@
 """Captures from other processes, with the signature that people know."""
 
+import importlib
 import time
 from concurrent import futures
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
 
 import grpc
 
 from podscope import wire
 from podscope.profiler.errors import ProfilerError
 from podscope.profiler.files import save_xspace, session_name
-from podscope.profiler.session import ProfilerOptions
+from podscope.profiler.options import ProfilerOptions
 from podscope_protos import methods
+from podscope_protos.errors import PodscopeError
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", methods.MAX_MESSAGE_BYTES),
     ("grpc.enable_http_proxy", 0),
 )
+# By name: the library never needs the collector.
+_FANOUT: Final = "podscope_collector.captures.one_shot"
 _GRACE_S = 60.0
 _WIDTH = 64
 _FIRST_PAUSE_S = 0.25
@@ -33,7 +39,8 @@ class WorkerResult:
     """What became of one worker.
 
     Attributes:
-        file: Where its profile is; None when there is none.
+        file: Where its profile is; None when there is none. In an object store, its key below
+            the log folder.
         problem: Why there is none; empty when there is one.
     """
 
@@ -52,9 +59,14 @@ def trace(
 ) -> list[WorkerResult]:
     """Profile one or more workers at once into a log folder.
 
+    With ``podscope[collector]`` installed its fan-out does it: agents, streams that go on where a
+    connection broke, one instant for all to start at, object stores. Without, each worker is
+    called directly.
+
     Args:
         service_addr: Addresses, separated by commas; ``grpc://`` in front of each is optional.
-        logdir: Log folder, in the layout that TensorBoard and XProf read.
+        logdir: Log folder, in the layout that TensorBoard and XProf read; with the collector
+            also ``s3://`` and ``gs://``.
         duration_ms: Length of the capture.
         worker_list: Further addresses.
         num_tracing_attempts: How often each worker is tried; one that succeeded is left alone.
@@ -70,22 +82,77 @@ def trace(
         msg = f"duration_ms must be positive, not {duration_ms}"
         raise ProfilerError(msg)
     addresses = _addresses(f"{service_addr},{worker_list}")
-    request = _request(duration_ms, options or ProfilerOptions(python_tracer_level=0))
-    session = session_name()
-    with futures.ThreadPoolExecutor(min(len(addresses), _WIDTH)) as pool:
-        results = list(
-            pool.map(
-                lambda address: _trace_one(
-                    address, request, Path(logdir), session, max(1, num_tracing_attempts)
-                ),
-                addresses,
-            )
-        )
+    chosen = options or ProfilerOptions(python_tracer_level=0)
+    attempts = max(1, num_tracing_attempts)
+    fanout = _collector()
+    if fanout is not None:
+        results = _through_collector(fanout, addresses, str(logdir), duration_ms, attempts, chosen)
+    else:
+        results = _directly(addresses, Path(logdir), duration_ms, attempts, chosen)
     if all(result.file is None for result in results):
         problems = "; ".join(f"{result.address}: {result.problem}" for result in results)
         msg = f"no worker gave a profile: {problems}"
         raise ProfilerError(msg)
     return results
+
+
+def _collector() -> ModuleType | None:
+    """The collector's fan-out; None where what it needs is not installed."""
+    try:
+        return importlib.import_module(_FANOUT)
+    except ModuleNotFoundError:
+        return None
+
+
+def _through_collector(
+    fanout: ModuleType,
+    addresses: list[str],
+    logdir: str,
+    duration_ms: int,
+    attempts: int,
+    options: ProfilerOptions,
+) -> list[WorkerResult]:
+    request: dict[str, Any] = {
+        "duration_ms": duration_ms,
+        "attempts": attempts,
+        "delay_ms": options.delay_ms or 0,
+        "host_tracer_level": options.host_tracer_level,
+        "device_tracer_level": options.device_tracer_level,
+        "python_tracer_level": options.python_tracer_level,
+    }
+    try:
+        hosts = fanout.capture_to_folder(addresses, logdir, request)
+    except PodscopeError as error:
+        raise ProfilerError(str(error)) from error
+    root = Path() if "://" in logdir else Path(logdir)
+    return [
+        WorkerResult(
+            host.target,
+            None if host.file is None else root / host.file,
+            "" if host.file is not None else _problem(host),
+        )
+        for host in hosts
+    ]
+
+
+def _problem(host: Any) -> str:
+    """Why a host has no profile, the status first: that is what people look for."""
+    text = host.message or f"the capture is {host.state}"
+    return f"{host.grpc_code}: {text}" if host.grpc_code else text
+
+
+def _directly(
+    addresses: list[str], logdir: Path, duration_ms: int, attempts: int, options: ProfilerOptions
+) -> list[WorkerResult]:
+    request = _request(duration_ms, options)
+    session = session_name()
+    with futures.ThreadPoolExecutor(min(len(addresses), _WIDTH)) as pool:
+        return list(
+            pool.map(
+                lambda address: _trace_one(address, request, logdir, session, attempts),
+                addresses,
+            )
+        )
 
 
 def monitor(service_addr: str, duration_ms: int, level: int = 1) -> str:

@@ -8,7 +8,8 @@ from typing import Self
 
 from podscope.profiler.errors import ProfilerAlreadyRunningError, ProfilerError
 from podscope.profiler.files import save_xspace, session_name
-from podscope.profiler.session import ProfilerOptions, Session
+from podscope.profiler.options import ProfilerOptions
+from podscope.profiler.session import Session
 
 _running: tuple[Session, Path] | None = None
 

@@ -6,20 +6,30 @@ import time
 from types import CodeType, FrameType
 from typing import Final
 
+from podscope.profiler.code_names import code_name
 from podscope.profiler.recording import Span
 
 SAMPLES_PER_SECOND: Final = 100
 MAX_DEPTH: Final = 128
+MAX_CPU_SHARE: Final = 0.02
+"""Of one core. Where stacks are so many or so deep that a sample costs more, fewer are taken."""
 
+_WEIGHT = 0.2
 _Open = tuple[CodeType, int]
 
 
 class StackSampler:
     """A thread that looks at all others; a frame seen in consecutive samples is one span."""
 
-    def __init__(self, samples_per_second: int = SAMPLES_PER_SECOND) -> None:
+    def __init__(
+        self,
+        samples_per_second: int = SAMPLES_PER_SECOND,
+        max_cpu_share: float = MAX_CPU_SHARE,
+    ) -> None:
         self.spans: dict[int, list[Span]] = {}
+        self.samples = 0
         self._period_s = 1 / samples_per_second
+        self._max_cpu_share = max_cpu_share
         self._open: dict[int, list[_Open]] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="podscope-sampler", daemon=True)
@@ -28,24 +38,35 @@ class StackSampler:
         """Begin to sample."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Take no more samples and close what is open."""
+    def stop(self) -> list[str]:
+        """Take no more samples and close what is open; return what the reader must know."""
         self._stopping.set()
         self._thread.join()
         now_ns = time.perf_counter_ns()
         for thread in list(self._open):
             self._close(thread, 0, now_ns)
+        return []
 
     def _run(self) -> None:
         own = threading.get_ident()
-        while not self._stopping.wait(self._period_s):
-            now_ns = time.perf_counter_ns()
-            frames = sys._current_frames()
-            for thread in self._open.keys() - frames.keys():
-                self._close(thread, 0, now_ns)
-            for thread, frame in frames.items():
-                if thread != own:
-                    self._observe(thread, _stack(frame), now_ns)
+        cost_s = 0.0
+        pause_s = self._period_s
+        while not self._stopping.wait(pause_s):
+            began_s = time.thread_time()
+            self._sample(own)
+            # Averaged: one sample that met a deep stack must not slow the next ones down.
+            cost_s += _WEIGHT * (time.thread_time() - began_s - cost_s)
+            pause_s = max(self._period_s, cost_s / self._max_cpu_share)
+
+    def _sample(self, own: int) -> None:
+        self.samples += 1
+        now_ns = time.perf_counter_ns()
+        frames = sys._current_frames()
+        for thread in self._open.keys() - frames.keys():
+            self._close(thread, 0, now_ns)
+        for thread, frame in frames.items():
+            if thread != own:
+                self._observe(thread, stack_of(frame), now_ns)
 
     def _observe(self, thread: int, stack: list[CodeType], now_ns: int) -> None:
         opened = self._open.setdefault(thread, [])
@@ -62,20 +83,14 @@ class StackSampler:
         closed = self.spans.setdefault(thread, [])
         while len(opened) > depth:
             code, start_ns = opened.pop()
-            closed.append(Span(_name(code), start_ns, now_ns, {}))
+            closed.append(Span(code_name(code), start_ns, now_ns, {}))
 
 
-def _stack(frame: FrameType | None) -> list[CodeType]:
-    """Code of a thread's frames, outermost first."""
+def stack_of(frame: FrameType | None) -> list[CodeType]:
+    """Code of a thread's frames, outermost first, down to `MAX_DEPTH`."""
     codes = []
     while frame is not None:
         codes.append(frame.f_code)
         frame = frame.f_back
     codes.reverse()
     return codes[:MAX_DEPTH]
-
-
-def _name(code: CodeType) -> str:
-    """A frame's name as the frameworks' Python tracers write it."""
-    file = code.co_filename.rpartition("/")[2]
-    return f"${file}:{code.co_firstlineno} {code.co_qualname}"

@@ -2,13 +2,16 @@
 
 import threading
 import time
+from collections.abc import Mapping
 from concurrent import futures
 
 import grpc
 
 from podscope import wire
 from podscope.profiler.errors import ProfilerAlreadyRunningError, ProfilerError
-from podscope.profiler.session import ProfilerOptions, Session
+from podscope.profiler.options import SAMPLE_STACKS, ProfilerOptions
+from podscope.profiler.session import Session
+from podscope.registration import Registration
 from podscope_protos import methods
 
 _OPTIONS = (
@@ -22,10 +25,11 @@ _LAST_PORT = 65_535
 _MAX_DURATION_MS = 3_600_000
 _MAX_DELAY_S = 3_600
 _server: grpc.Server | None = None
+_registration: Registration | None = None
 
 
 def start(port: int, host: str = "127.0.0.1") -> int:
-    """Serve captures of this process; return the port.
+    """Serve captures of this process; return the port. The host's agent, if any, is told.
 
     Args:
         port: Port to listen on; 0 picks a free one.
@@ -36,7 +40,7 @@ def start(port: int, host: str = "127.0.0.1") -> int:
         ProfilerError: a server runs already, the port is none or taken, or the address is none of
             this host's.
     """
-    global _server
+    global _server, _registration
     if not 0 <= port <= _LAST_PORT:
         msg = f"port {port} is out of range; give 1 to {_LAST_PORT}, or 0 for a free one"
         raise ProfilerError(msg)
@@ -61,12 +65,41 @@ def start(port: int, host: str = "127.0.0.1") -> int:
         raise ProfilerError(msg) from error
     server.start()
     _server = server
+    reached_by = "localhost" if host in {"0.0.0.0", "::", "127.0.0.1", "::1"} else host  # noqa: S104
+    _registration = Registration(bound, reached_by, "python")
     return bound
 
 
+def register(port: int, framework: str = "", labels: Mapping[str, str] | None = None) -> None:
+    """Tell the host's agent of a profiler server that somebody else started in this process.
+
+    After ``jax.profiler.start_server(9999)``, call ``podscope.profiler.server.register(9999)``
+    and captures through the agent reach this process.
+
+    Args:
+        port: Where that server listens.
+        framework: Whose it is; guessed from what is imported when empty.
+        labels: Beyond job, run and rank, which the environment tells.
+
+    Raises:
+        ProfilerError: the port is none, or this process is registered already.
+    """
+    global _registration
+    if not 1 <= port <= _LAST_PORT:
+        msg = f"port {port} is out of range; give 1 to {_LAST_PORT}"
+        raise ProfilerError(msg)
+    if _registration is not None:
+        msg = "this process is registered already; call stop() first"
+        raise ProfilerError(msg)
+    _registration = Registration(port, framework=framework, labels=labels)
+
+
 def stop() -> None:
-    """Stop serving; a capture that runs is cancelled."""
-    global _server
+    """Stop serving, and be known to the agent no longer; a capture that runs is cancelled."""
+    global _server, _registration
+    if _registration is not None:
+        _registration.close()
+        _registration = None
     if _server is not None:
         _server.stop(None).wait()
         _server = None
@@ -114,8 +147,10 @@ class _Service:
                 ProfilerOptions(
                     host_tracer_level=options.host_tracer_level,
                     # Stock clients send 0 for Python; stacks are what this process has to show.
-                    python_tracer_level=1,
-                )
+                    python_tracer_level=max(SAMPLE_STACKS, options.python_tracer_level),
+                    device_tracer_level=options.device_tracer_level,
+                ),
+                is_remote=True,
             )
         except ProfilerAlreadyRunningError:
             context.abort(grpc.StatusCode.INTERNAL, methods.BUSY_DETAILS)
@@ -124,8 +159,8 @@ class _Service:
             self._ended.wait(options.duration_ms / 1000)
         finally:
             # Whatever happens: a session left open would refuse every later capture.
-            is_empty = not session.has_spans()
             xspace = session.stop()
+        is_empty = session.is_empty
         response = wire.ProfileResponse(empty_trace=is_empty)
         if request.emit_xspace:
             response.xspace = xspace

@@ -5,39 +5,44 @@ import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Protocol
 
 from podscope import wire
-from podscope.profiler import recording
+from podscope.profiler import frameworks, recording
+from podscope.profiler.counters import Counters, counter_line
 from podscope.profiler.errors import ProfilerAlreadyRunningError
+from podscope.profiler.garbage import GarbageWatch
+from podscope.profiler.joining import join
+from podscope.profiler.options import TRACE_CALLS, ProfilerOptions
+from podscope.profiler.planes import HOST_PLANE, PS_PER_NS, PlaneBuilder, as_text, task_plane
 from podscope.profiler.recording import Recording, Span
 from podscope.profiler.sampling import StackSampler
 
-_PS_PER_NS = 1000
+_OWN_THREADS = "podscope-"
 _lock = threading.Lock()
 
 
-class ProfilerOptions(NamedTuple):
-    """What to record; the fields are those of TensorFlow's options.
+class _PythonTracer(Protocol):
+    spans: dict[int, list[Span]]
 
-    Attributes:
-        host_tracer_level: 0 leaves `Trace` spans out.
-        python_tracer_level: 0 leaves Python stacks out; from 1 on they are sampled.
-        device_tracer_level: Taken for portability; this process has no device tracer.
-        delay_ms: Wait this long before recording; None starts at once.
-    """
+    def start(self) -> None: ...
 
-    host_tracer_level: int = 2
-    python_tracer_level: int = 1
-    device_tracer_level: int = 1
-    delay_ms: int | None = None
+    def stop(self) -> list[str]: ...
 
 
 class Session:
-    """A running capture; at most one per process."""
+    """A running capture; at most one per process.
 
-    def __init__(self, options: ProfilerOptions) -> None:
+    Attributes:
+        is_empty: Whether the capture, once stopped, holds no event.
+    """
+
+    def __init__(self, options: ProfilerOptions, *, is_remote: bool = False) -> None:
         """Begin to record.
+
+        Args:
+            options: What to record.
+            is_remote: Whether the calling thread is a server's rather than the program's.
 
         Raises:
             ProfilerAlreadyRunningError: another capture runs.
@@ -45,101 +50,94 @@ class Session:
         if not _lock.acquire(blocking=False):
             raise ProfilerAlreadyRunningError
         self._lock = _lock
-        self._recording = Recording()
-        self._sampler = StackSampler() if options.python_tracer_level > 0 else None
+        self.is_empty = True
+        self._warnings: list[str] = []
+        # Before the own recording: it may take a while, and its start is the earlier one then.
+        self._frameworks = frameworks.start(options, self._warnings, is_remote=is_remote)
+        self._recording = Recording(self._mark_thread)
+        self._recording.meet_threads()
+        self._tracer = self._started_tracer(options.python_tracer_level)
+        self._garbage: GarbageWatch | None = None
+        self._counters: Counters | None = None
         if options.host_tracer_level > 0:
             recording.active = self._recording
-        if self._sampler is not None:
-            self._sampler.start()
+            self._garbage = GarbageWatch(self._recording)
+            self._counters = Counters()
+            self._counters.start()
 
     def stop(self) -> bytes:
         """End the capture; return its XSpace, serialised."""
         try:
             recording.active = None
-            if self._sampler is not None:
-                self._sampler.stop()
+            if self._garbage is not None:
+                self._garbage.stop()
+            self._recording.meet_threads()
+            if self._tracer is not None:
+                self._warnings += self._tracer.stop()
+            if self._counters is not None:
+                self._counters.stop()
             stop_unix_ns = time.time_ns()
+            spaces = frameworks.stop(self._frameworks, self._warnings)
         finally:
             self._lock.release()
-        sampled = {} if self._sampler is None else self._sampler.spans
-        return _xspace(self._recording, sampled, stop_unix_ns)
+        traced = {} if self._tracer is None else self._tracer.spans
+        self.is_empty = not (spaces or self._recording.spans or traced)
+        own = self._own_space(traced, stop_unix_ns)
+        return join(own, self._recording.start_unix_ns, spaces)
 
-    def has_spans(self) -> bool:
-        """Whether anything was recorded so far."""
-        return bool(self._recording.spans or (self._sampler and self._sampler.spans))
+    def _started_tracer(self, level: int) -> _PythonTracer | None:
+        tracer: _PythonTracer
+        if level <= 0:
+            return None
+        if level >= TRACE_CALLS:
+            # Here, for those who ask for it: what it imports is not light.
+            from podscope.profiler.call_tracing import CallTracer, CallTracingError
+
+            tracer = CallTracer()
+            try:
+                tracer.start()
+            except CallTracingError as error:
+                self._warnings.append(f"{error}; stacks are sampled instead")
+            else:
+                return tracer
+        tracer = StackSampler()
+        tracer.start()
+        return tracer
+
+    def _mark_thread(self, native_id: int) -> None:
+        for framework in self._frameworks:
+            framework.mark_thread(native_id)
+
+    def _own_space(self, traced: Mapping[int, Sequence[Span]], stop_unix_ns: int) -> Any:
+        recorded = self._recording
+        space = wire.XSpace(hostnames=[socket.gethostname()], warnings=self._warnings)
+        plane = PlaneBuilder(space.planes.add(name=HOST_PLANE))
+        for thread in sorted({*recorded.spans, *traced}):
+            if recorded.thread(thread).name.startswith(_OWN_THREADS):
+                continue
+            spans = [*recorded.spans.get(thread, ()), *traced.get(thread, ())]
+            _add_line(plane, recorded, thread, spans)
+        if self._counters is not None:
+            counter_line(plane, self._counters.readings, recorded.start_ns)
+        plane.add_stat(plane.message, "process_id", os.getpid())
+        space.planes.append(task_plane(recorded.start_unix_ns, stop_unix_ns))
+        return space
 
 
-def _xspace(recorded: Recording, sampled: Mapping[int, Sequence[Span]], stop_unix_ns: int) -> bytes:
-    space = wire.XSpace(hostnames=[socket.gethostname()])
-    plane = _Plane(space.planes.add(name="/host:CPU"))
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    for thread in sorted({*recorded.spans, *sampled}):
-        spans = [*recorded.spans.get(thread, ()), *sampled.get(thread, ())]
-        # Outer before inner: that is how readers rebuild the nesting.
-        spans.sort(key=lambda span: (span.start_ns, -span.end_ns))
-        line = plane.message.lines.add(
-            id=thread, name=_text(names.get(thread) or f"thread {thread}")
+def _add_line(plane: PlaneBuilder, recorded: Recording, ident: int, spans: list[Span]) -> None:
+    # Outer before inner: that is how readers rebuild the nesting.
+    spans.sort(key=lambda span: (span.start_ns, -span.end_ns))
+    thread = recorded.thread(ident)
+    line = plane.message.lines.add(id=thread.native_id, name=as_text(thread.name))
+    for span in spans:
+        start_ns = max(span.start_ns, recorded.start_ns)
+        event = line.events.add(
+            metadata_id=plane.event_id(span.name),
+            offset_ps=(start_ns - recorded.start_ns) * PS_PER_NS,
+            duration_ps=max(0, span.end_ns - start_ns) * PS_PER_NS,
         )
-        for span in spans:
-            event = line.events.add(
-                metadata_id=plane.event_id(span.name),
-                offset_ps=max(0, span.start_ns - recorded.start_ns) * _PS_PER_NS,
-                duration_ps=(span.end_ns - span.start_ns) * _PS_PER_NS,
-            )
-            for key, value in span.metadata.items():
-                plane.set_stat(event.stats.add(), key, value)
-    plane.set_stat(plane.message.stats.add(), "process_id", os.getpid())
-    task = _Plane(space.planes.add(name="Task Environment"))
-    for key, value in (
-        ("profile_start_time", recorded.start_unix_ns),
-        ("profile_stop_time", stop_unix_ns),
-    ):
-        stat = task.message.stats.add(metadata_id=task.stat_id(key))
-        stat.uint64_value = value
-    serialised: bytes = space.SerializeToString()
-    return serialised
-
-
-class _Plane:
-    """An XPlane under construction, with its names interned."""
-
-    def __init__(self, message: Any) -> None:
-        self.message = message
-        self._event_ids: dict[str, int] = {}
-        self._stat_ids: dict[str, int] = {}
-
-    def event_id(self, name: object) -> int:
-        return self._interned(self._event_ids, self.message.event_metadata, _text(name))
-
-    def stat_id(self, name: object) -> int:
-        return self._interned(self._stat_ids, self.message.stat_metadata, _text(name))
-
-    def _interned(self, ids: dict[str, int], table: Any, name: str) -> int:
-        found = ids.get(name)
-        if found is None:
-            found = ids[name] = len(ids) + 1
-            table[found].id = found
-            table[found].name = name
-        return found
-
-    def set_stat(self, stat: Any, name: str, value: object) -> None:
-        stat.metadata_id = self.stat_id(name)
-        if isinstance(value, float):
-            stat.double_value = value
-        elif isinstance(value, int) and -(2**63) <= value < 2**63:
-            stat.int64_value = int(value)
-        elif isinstance(value, int) and 0 <= value < 2**64:
-            stat.uint64_value = value
-        else:
-            stat.ref_value = self.stat_id(value)
-
-
-def _text(value: object) -> str:
-    """What a user gave, as text that a message can hold; one odd name must not cost a capture."""
-    try:
-        return str(value).encode("utf-8", "replace").decode()
-    except Exception as error:  # noqa: BLE001 - a user's own __str__ may raise anything
-        return f"<{type(value).__name__} without text: {type(error).__name__}>"
+        for key, value in span.metadata.items():
+            plane.add_stat(event, key, value)
 
 
 def _forget_parent() -> None:

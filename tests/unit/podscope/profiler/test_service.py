@@ -1,3 +1,4 @@
+import asyncio
 import subprocess
 import sys
 import threading
@@ -51,6 +52,18 @@ def request(duration_ms: int, session_id: str = "s") -> wire.ProfileRequest:
     return built
 
 
+@pytest.fixture(params=["directly", "through the collector"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How the client reaches the workers."""
+    if request.param == "directly":
+        monkeypatch.setattr(profiler.client, "_FANOUT", "podscope_collector.not_installed")
+    else:
+        pytest.importorskip("podscope_collector.captures.one_shot")
+    chosen: str = request.param
+    return chosen
+
+
+@pytest.mark.usefixtures("way")
 def test_the_client_saves_steps_of_the_server_in_tensorboards_layout(
     address: str, tmp_path: Path
 ) -> None:
@@ -65,6 +78,7 @@ def test_the_client_saves_steps_of_the_server_in_tensorboards_layout(
     assert {m.name for m in plane.stat_metadata.values()} >= {"_r", "step_num", "process_id"}
 
 
+@pytest.mark.usefixtures("way")
 def test_one_dead_worker_never_costs_another(address: str, tmp_path: Path) -> None:
     good, bad = profiler.client.trace(
         f"{address},127.0.0.1:1", tmp_path, 50, num_tracing_attempts=1
@@ -74,9 +88,34 @@ def test_one_dead_worker_never_costs_another(address: str, tmp_path: Path) -> No
     assert "UNAVAILABLE" in bad.problem
 
 
+@pytest.mark.usefixtures("way")
 def test_no_profile_at_all_is_an_error_that_names_each_worker(tmp_path: Path) -> None:
     with pytest.raises(profiler.ProfilerError, match=r"127\.0\.0\.1:1: UNAVAILABLE"):
         profiler.client.trace("127.0.0.1:1", tmp_path, 50, num_tracing_attempts=1)
+
+
+@pytest.mark.usefixtures("way")
+def test_the_delay_is_where_all_workers_start(address: str, tmp_path: Path) -> None:
+    options = profiler.ProfilerOptions(python_tracer_level=0, delay_ms=700)
+    asked_ns = time.time_ns()
+    [result] = profiler.client.trace(address, tmp_path, 50, options=options)
+    assert result.file is not None
+    space = XSpace.FromString(result.file.read_bytes())
+    [task] = [plane for plane in space.planes if plane.name == "Task Environment"]
+    [start_ns] = [
+        stat.uint64_value
+        for stat in task.stats
+        if task.stat_metadata[stat.metadata_id].name == "profile_start_time"
+    ]
+    assert 0.7e9 <= start_ns - asked_ns < 15e9
+
+
+def test_a_caller_with_an_event_loop_may_capture(address: str, tmp_path: Path) -> None:
+    async def notebook() -> None:
+        [result] = profiler.client.trace(address, tmp_path, 50)
+        assert result.file is not None
+
+    asyncio.run(notebook())
 
 
 @pytest.mark.parametrize("bad", ["", "host", "host:port"])
