@@ -24,6 +24,8 @@ from podscope_agent.simulator import (
     planted_truth,
     write_pod,
 )
+from podscope_agent.simulator.journal import Journal
+from podscope_agent.simulator.timeline import NOISE, SLOW_PARTS
 from podscope_protos.errors import ExitCode
 
 _HELP = f"""Serve or write the profiles of a simulated pod.
@@ -71,14 +73,26 @@ def simulate(
     slow_factor: Annotated[
         float, typer.Option(help="How much longer the slow host's own compute takes.")
     ] = 1.5,
+    slow_part: Annotated[
+        str, typer.Option(help=f"What is slow on it: {', '.join(SLOW_PARTS)}.")
+    ] = "compute",
+    noise: Annotated[
+        float, typer.Option(help="Relative deviation of a host's times from step to step.")
+    ] = NOISE,
     input_bound: Annotated[
         float, typer.Option(help="Share of each step spent waiting for input, 0 to 0.95.")
     ] = 0.0,
+    host_bytes: Annotated[
+        int | None, typer.Option(help="Fill each profile up to so many bytes.")
+    ] = None,
     fault: Annotated[
         list[str] | None, typer.Option(help="HOST:KIND, may be repeated; see above.")
     ] = None,
     truth: Annotated[
         Path | None, typer.Option(help="Write what was planted to this file, as JSON.")
+    ] = None,
+    journal: Annotated[
+        Path | None, typer.Option(help="Write every request for a profile to this new file.")
     ] = None,
     write: Annotated[
         Path | None,
@@ -98,7 +112,10 @@ def simulate(
         events=events,
         slow_host=slow_host,
         slow_factor=slow_factor,
+        slow_part=slow_part,
+        noise=noise,
         input_bound=input_bound,
+        host_bytes=host_bytes,
     )
     faults = parse_faults(fault or (), hosts)
     if write is not None:
@@ -107,7 +124,7 @@ def simulate(
         msg = "--session names a written run; give --write DIR too"
         raise SimulationError(msg)
     pod = replace(pod, started_at_ns=time.time_ns())
-    return asyncio.run(_serve(pod, host, port_base, faults, truth, as_json=as_json))
+    return asyncio.run(_serve(pod, host, port_base, faults, truth, journal, as_json=as_json))
 
 
 async def _serve(
@@ -116,6 +133,7 @@ async def _serve(
     port_base: int,
     faults: Mapping[int, Fault],
     truth: Path | None,
+    journal_path: Path | None,
     *,
     as_json: bool,
 ) -> int:
@@ -128,7 +146,8 @@ async def _serve(
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
-    server = PodServer(pod, host, port_base, faults)
+    journal = None if journal_path is None else Journal(journal_path)
+    server = PodServer(pod, host, port_base, faults, journal)
     await server.start()
     try:
         _write_truth(pod, server.hosts, truth)
@@ -136,6 +155,8 @@ async def _serve(
         await stopped.wait()
     finally:
         await server.stop()
+        if journal is not None:
+            journal.close()
     return int(ExitCode.INTERRUPTED if signal.SIGINT in received else ExitCode.DONE)
 
 

@@ -52,8 +52,8 @@ class _Recorder:
                    plane.event_stats(_r=1, step_num=step))  # fmt: skip
         self._pipeline.produce(step, start_ps - 200 * US, 200 * US + waited - US)
         self._pipeline.get_next(python, step, start_ps, waited)
-        launch = start_ps + waited
-        length = timing.update_end_ps - waited
+        launch = start_ps + timing.launch_ps(self._host)
+        length = timing.update_end_ps - timing.launch_ps(self._host)
         python.add(plane.event_head("PjitFunction(train_step)"), launch, length)
         python.add(plane.event_head("ParseArguments"), launch + US, 3 * US)
         if self._python_calls:
@@ -81,19 +81,19 @@ class _Recorder:
     def _record_thunks(self, step: int, start_ps: int) -> None:
         pod, program = self._pod, self._pod.program
         timing = pod.timeline.timing(step)
-        waited = timing.input_ps[self._host]
+        launch = timing.launch_ps(self._host)
         compute = timing.compute_ps[self._host][0]
         variant = step % pod.timeline.period
         bounds = compute_bounds(program, pod.seed, variant, compute)
         first, last = program.loop_slots
         stats = {op.name: self._thunk_stats(op, step) for op in program.ops}
-        begin = start_ps + waited
+        begin = start_ps + launch
         for i, slot in enumerate(program.compute_slots):
             if i == first:
                 self._add(program.loop, begin + bounds[i], bounds[last] - bounds[i], stats)
             if slot.op is not None:
                 self._add(slot.op, begin + bounds[i], bounds[i + 1] - bounds[i], stats)
-        for execution in after_compute(program, waited + compute, timing.collective_end_ps):
+        for execution in after_compute(program, launch + compute, timing.collective_end_ps):
             self._add(execution.op, start_ps + execution.start_ps, execution.duration_ps, stats)
 
     def _thunk_stats(self, op: Op, step: int) -> bytes:

@@ -53,7 +53,7 @@ class Activity:
 def activities(pod: Pod, host: int, core: int, step: int) -> Iterator[Activity]:
     """What one GPU does in one step, in the order in which the host launches it."""
     program, timing = pod.program, pod.timeline.timing(step)
-    waited = timing.input_ps[host]
+    waited, launch = timing.input_ps[host], timing.launch_ps(host)
     if program.lead is not None:
         yield _kernel(program.lead, 0, program.lead.weight_ps)
     batch_bytes = 4 * program.size.tokens * program.size.microbatches
@@ -61,13 +61,13 @@ def activities(pod: Pod, host: int, core: int, step: int) -> Iterator[Activity]:
     compute = timing.compute_ps[host][core]
     bounds = compute_bounds(program, pod.seed, step % pod.timeline.period + core, compute)
     for i, slot in enumerate(program.compute_slots):
-        start, duration = waited + bounds[i], bounds[i + 1] - bounds[i]
+        start, duration = launch + bounds[i], bounds[i + 1] - bounds[i]
         if slot.op is not None:
             yield _kernel(slot.op, start, duration)
         else:
             # The host reads the loop's condition after every iteration.
             yield Activity("MemcpyD2H", None, _COMPUTE_STREAM, start, duration, _PREDICATE_BYTES)
-    for execution in after_compute(program, waited + compute, timing.collective_end_ps):
+    for execution in after_compute(program, launch + compute, timing.collective_end_ps):
         yield _kernel(execution.op, execution.start_ps, execution.duration_ps)
 
 

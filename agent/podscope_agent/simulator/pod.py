@@ -8,14 +8,15 @@ from podscope_agent.errors import SimulationError
 from podscope_agent.simulator.devices import DEVICES, Device
 from podscope_agent.simulator.hlo import hlo_proto
 from podscope_agent.simulator.program import Program, choose_size
-from podscope_agent.simulator.timeline import Load, Timeline
+from podscope_agent.simulator.timeline import NOISE, SLOW_PARTS, Load, Slowness, Timeline
 
 EPOCH_NS: Final = 1_767_258_000_000_000_000
 """Start of step 0 when nothing else is said: 2026-01-01 09:00 UTC."""
 MAX_HOSTS: Final = 4096
 MAX_STEPS: Final = 10_000
-MAX_EVENTS: Final = 40_000_000
+MAX_EVENTS: Final = 55_000_000
 """A trace of that many events still fits into one gRPC message."""
+MAX_HOST_BYTES: Final = 2_000_000_000
 UNLIMITED_PERIOD: Final = 64
 """Steps after which the timings repeat when a capture holds as many steps as fit."""
 
@@ -59,10 +60,13 @@ class Pod:
         seed: Chooses the noise.
         events: Approximate number of events per host and capture; None: a small program.
         slow_host: Index of a host that computes slower, or None.
-        slow_factor: How much longer its own compute takes.
+        slow_factor: How much longer its own compute takes; of another part, the same time more.
+        slow_part: What is slow on it (`SLOW_PARTS`).
+        noise: Relative deviation of a host's times from step to step, 0 to 0.2.
         input_bound: Share of each step spent waiting for input, 0 to below 1.
         started_at_ns: Unix time at which step 0 starts.
         name: First part of the hosts' names.
+        host_bytes: Size that each profile is filled up to; None: as it comes.
     """
 
     device: str = "tpu-v5e"
@@ -72,9 +76,12 @@ class Pod:
     events: int | None = None
     slow_host: int | None = None
     slow_factor: float = 1.5
+    slow_part: str = "compute"
+    noise: float = NOISE
     input_bound: float = 0.0
     started_at_ns: int = EPOCH_NS
     name: str = "sim"
+    host_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.device not in DEVICES:
@@ -84,10 +91,18 @@ class Pod:
         _check("steps", self.steps, 0, MAX_STEPS)
         if self.events is not None:
             _check("events", self.events, 1, MAX_EVENTS)
+        if self.host_bytes is not None:
+            _check("host bytes", self.host_bytes, 1, MAX_HOST_BYTES)
         if self.slow_host is not None:
             _check("slow host", self.slow_host, 0, self.hosts - 1)
         if not 1 <= self.slow_factor <= 100:
             msg = f"slow factor {self.slow_factor} is not between 1 and 100"
+            raise SimulationError(msg)
+        if self.slow_part not in SLOW_PARTS:
+            msg = f"no part '{self.slow_part}' to slow down; choose one of {', '.join(SLOW_PARTS)}"
+            raise SimulationError(msg)
+        if not 0 <= self.noise <= 0.2:
+            msg = f"noise {self.noise} is not between 0 and 0.2"
             raise SimulationError(msg)
         if not 0 <= self.input_bound <= 0.95:
             msg = f"input-bound {self.input_bound} is not between 0 and 0.95"
@@ -139,8 +154,8 @@ class Pod:
             self.kind.cores_per_host,
             load,
             self.steps or UNLIMITED_PERIOD,
-            self.slow_host,
-            self.slow_factor,
+            Slowness(self.slow_host, self.slow_factor, self.slow_part),
+            self.noise,
         )
 
     @cached_property

@@ -12,6 +12,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from podscope_agent.simulator.faults import Fault
+from podscope_agent.simulator.journal import Journal
 from podscope_agent.simulator.pod import Pod, Window
 from podscope_agent.simulator.proxy import FlakyRelay
 from podscope_agent.simulator.xspace import HostTrace, TraceOptions, record_host
@@ -35,9 +36,18 @@ class HostProfiler:
         host: Which host of it.
         executor: Where XSpaces are built, off the event loop.
         fault: What goes wrong here.
+        journal: Gets every request for a profile.
     """
 
-    def __init__(self, pod: Pod, host: int, executor: Executor, fault: Fault | None) -> None:
+    def __init__(
+        self,
+        pod: Pod,
+        host: int,
+        executor: Executor,
+        fault: Fault | None,
+        journal: Journal | None = None,
+    ) -> None:
+        self._journal = journal
         self._pod, self._host, self._executor, self._fault = pod, host, executor, fault
         self._busy_answers = fault.number if fault is not None and fault.kind == "busy" else None
         self._is_capturing = False
@@ -57,6 +67,14 @@ class HostProfiler:
     async def profile(self, raw: bytes, context: "grpc.aio.ServicerContext[bytes, bytes]") -> bytes:
         """Capture for the requested time and answer with the trace, or write it."""
         request = await _parsed(wire.ProfileRequest, raw, context)
+        if self._journal is None:
+            return await self._profile(request, context)
+        with self._journal.request(self._host, request.session_id):
+            return await self._profile(request, context)
+
+    async def _profile(
+        self, request: wire.ProfileRequest, context: "grpc.aio.ServicerContext[bytes, bytes]"
+    ) -> bytes:
         fault = self._fault.kind if self._fault is not None else None
         if fault == "hang":
             await asyncio.Event().wait()

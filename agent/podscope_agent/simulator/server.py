@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,8 +11,9 @@ from typing import Final
 import grpc
 
 from podscope_agent.errors import PortInUseError, SimulationError
-from podscope_agent.listening import bracketed, check_bind, free_port
+from podscope_agent.listening import bracketed, check_bind, held_port
 from podscope_agent.simulator.faults import Fault
+from podscope_agent.simulator.journal import Journal
 from podscope_agent.simulator.pod import Pod
 from podscope_agent.simulator.profiler import Handler, HostProfiler
 from podscope_agent.simulator.proxy import FlakyRelay
@@ -72,6 +74,7 @@ class PodServer:
         host: Address to listen on.
         port_base: Port of host 0, the others follow; 0 takes free ports.
         faults: Host index -> what goes wrong there.
+        journal: Gets every request for a profile.
     """
 
     def __init__(
@@ -80,12 +83,15 @@ class PodServer:
         host: str = "127.0.0.1",
         port_base: int = 0,
         faults: Mapping[int, Fault] | None = None,
+        journal: Journal | None = None,
     ) -> None:
+        self._journal = journal
         check_ports(port_base, pod.hosts)
         self._pod, self._host, self._port_base = pod, host, port_base
         self._faults = dict(faults or {})
         self._servers: list[grpc.aio.Server] = []
         self._relays: list[FlakyRelay] = []
+        self._refusing: list[socket.socket] = []
         self._executor = ThreadPoolExecutor(_BUILDERS, "xspace")
         self.hosts: tuple[ServedHost, ...] = ()
 
@@ -114,15 +120,23 @@ class PodServer:
         """Drop all connections and stop listening."""
         for relay in self._relays:
             await relay.stop()
+        for held in self._refusing:
+            held.close()
         await asyncio.gather(*(server.stop(None) for server in self._servers))
         self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _refusing_port(self) -> int:
+        """A port of this host's own, which no other host gets."""
+        held = held_port(self._host)
+        self._refusing.append(held)
+        return int(held.getsockname()[1])
 
     async def _start_host(self, index: int) -> int:
         port = self._port_base and self._port_base + index
         fault = self._faults.get(index)
         if fault is not None and fault.kind == "refuse":
-            return port or free_port(self._host)
-        profiler = HostProfiler(self._pod, index, self._executor, fault)
+            return port or self._refusing_port()
+        profiler = HostProfiler(self._pod, index, self._executor, fault, self._journal)
         server = grpc.aio.server(options=_OPTIONS)
         server.add_generic_rpc_handlers((_MethodHandler(profiler.handlers),))
         check_bind(self._host, port, "--port-base")
@@ -144,9 +158,10 @@ async def serving(
     host: str = "127.0.0.1",
     port_base: int = 0,
     faults: Mapping[int, Fault] | None = None,
+    journal: Journal | None = None,
 ) -> AsyncIterator[PodServer]:
     """Serve a pod from the running event loop for as long as the block lasts."""
-    server = PodServer(pod, host, port_base, faults)
+    server = PodServer(pod, host, port_base, faults, journal)
     await server.start()
     try:
         yield server

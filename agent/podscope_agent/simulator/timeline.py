@@ -13,7 +13,7 @@ from typing import Final
 _MASK64: Final = 2**64 - 1
 
 NOISE: Final = 0.02
-"""Relative deviation of a host's compute and input time from step to step."""
+"""Relative deviation of a host's compute and input time from step to step, if none is asked for."""
 CORE_NOISE: Final = 0.003
 """Relative deviation of one core's compute time from its host's."""
 
@@ -67,6 +67,7 @@ class StepTiming:
 
     Attributes:
         input_ps: Wait for input by host.
+        delay_ps: Time by host in which its devices wait for the host itself, after the input.
         compute_ps: Own compute time by host and core.
         collective_end_ps: End of each all-reduce, the same for all.
         update_end_ps: End of the optimizer.
@@ -80,6 +81,33 @@ class StepTiming:
     update_end_ps: int
     end_ps: int
     period_ps: int
+    delay_ps: tuple[int, ...]
+
+    def launch_ps(self, host: int) -> int:
+        """When a host's devices begin to compute."""
+        return self.input_ps[host] + self.delay_ps[host]
+
+
+@dataclass(frozen=True)
+class Slowness:
+    """What is slow on one host.
+
+    Attributes:
+        host: Which one; None for none.
+        factor: How much longer its part takes, as a share of the compute time.
+        part: ``compute`` of all its cores, of one ``core``, ``input``, or the ``host`` itself.
+    """
+
+    host: int | None = None
+    factor: float = 1.0
+    part: str = "compute"
+
+
+LEAST_INPUT_PS: Final = 18_000_000
+"""A host that waits less has no time to show that it fed its devices."""
+SLOW_PARTS: Final = ("compute", "core", "input", "host")
+SLOW_CORE: Final = 1
+"""The core that is slow where one is; the only one of a host that has no other."""
 
 
 class Timeline:
@@ -91,8 +119,8 @@ class Timeline:
         cores: Cores of a host.
         load: What a step costs.
         period: Steps after which the timings repeat.
-        slow_host: Host whose compute time is multiplied, or None.
-        slow_factor: By how much.
+        slow: What is slow on one of them.
+        noise: Relative deviation of a host's times from step to step.
     """
 
     def __init__(
@@ -102,16 +130,16 @@ class Timeline:
         cores: int,
         load: Load,
         period: int,
-        slow_host: int | None,
-        slow_factor: float,
+        slow: Slowness,
+        noise: float = NOISE,
     ) -> None:
         self.period = period
         self._seed = seed
         self._hosts = hosts
         self._cores = cores
         self._load = load
-        self._slow_host = slow_host
-        self._slow_factor = slow_factor
+        self._slow = slow
+        self._noise = noise
 
     @cached_property
     def steps(self) -> tuple[StepTiming, ...]:
@@ -141,29 +169,40 @@ class Timeline:
         return rounds * self.period + index
 
     def _timing(self, index: int) -> StepTiming:
-        load, seed = self._load, self._seed
-        inputs, computes = [], []
+        load, seed, noise, slow = self._load, self._seed, self._noise, self._slow
+        inputs, computes, delays = [], [], []
         arrival = 0
         for host in range(self._hosts):
-            factor = 1 + NOISE * standard_normal(seed, 1, index, host)
-            if host == self._slow_host:
-                factor *= self._slow_factor
+            own = max(0.0, 1 + noise * standard_normal(seed, 1, index, host))
+            part = slow.part if host == slow.host else ""
+            # What is late takes longer by this share of the compute time, whatever it is.
+            extra = load.compute_ps * (slow.factor - 1) * own
+            slow_core = min(SLOW_CORE, self._cores - 1)
             compute = tuple(
                 round(
                     load.compute_ps
-                    * factor
+                    * (
+                        own * slow.factor
+                        if part == "compute" or (part == "core" and core == slow_core)
+                        else own
+                    )
                     * (1 + CORE_NOISE * standard_normal(seed, 2, index, host, core))
                 )
                 for core in range(self._cores)
             )
-            waited = round(load.input_ps * (1 + NOISE * standard_normal(seed, 3, index, host)))
+            waiting = max(0.0, 1 + noise * standard_normal(seed, 3, index, host))
+            waited = max(round(load.input_ps * waiting), min(load.input_ps, LEAST_INPUT_PS))
+            if part == "input":
+                waited += round(extra)
+            delays.append(round(extra) if part == "host" else 0)
             inputs.append(waited)
             computes.append(compute)
-            arrival = max(arrival, waited + max(compute))
+            arrival = max(arrival, waited + delays[-1] + max(compute))
         ends = []
         clock = arrival
         for number, transfer in enumerate(load.collective_ps):
-            clock += round(transfer * (1 + NOISE * standard_normal(seed, 4, index, number)))
+            jitter = max(0.0, 1 + noise * standard_normal(seed, 4, index, number))
+            clock += round(transfer * jitter)
             ends.append(clock)
         update_end = clock + load.update_ps
         end = update_end + load.tail_ps
@@ -174,4 +213,5 @@ class Timeline:
             update_end_ps=update_end,
             end_ps=end,
             period_ps=end + load.gap_ps,
+            delay_ps=tuple(delays),
         )

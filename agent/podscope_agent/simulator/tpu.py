@@ -158,8 +158,9 @@ class _Recorder:
         for op in program.prologue:
             if op.kind == "infeed":
                 self._add_op(op, start_ps, waited)
-        self._record_compute(step, start_ps + waited, compute)
-        arrival = waited + compute
+        launch = timing.launch_ps(self._host)
+        self._record_compute(step, start_ps + launch, compute)
+        arrival = launch + compute
         barrier = plane.event_head("barrier-cores")
         wait_ps = max(0, timing.collective_end_ps[0] - arrival - program.collectives[0].weight_ps)
         self._trace_me.add(barrier, start_ps + arrival, wait_ps)

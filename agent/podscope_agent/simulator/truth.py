@@ -35,7 +35,10 @@ def planted_truth(pod: Pod, hosts: Sequence[ServedHost]) -> dict[str, Any]:
             "events": pod.events,
             "slow_host": pod.slow_host,
             "slow_factor": pod.slow_factor if pod.slow_host is not None else None,
+            "slow_part": pod.slow_part if pod.slow_host is not None else None,
+            "noise": pod.noise,
             "input_bound": pod.input_bound,
+            "host_bytes": pod.host_bytes,
             "started_at_ns": pod.started_at_ns,
             "peak_teraflops_per_second": kind.peak_tflops,
             "memory_gigabytes_per_second": kind.memory_gbps,
@@ -97,7 +100,7 @@ def _category_ps(pod: Pod, host: int) -> dict[str, int] | None:
             bounds = compute_bounds(program, pod.seed, step + core, compute_ps)
             for i, category in enumerate(categories):
                 add(category, bounds[i + 1] - bounds[i])
-            arrival = timing.input_ps[host] + compute_ps
+            arrival = timing.launch_ps(host) + compute_ps
             add("all-reduce", timing.collective_end_ps[-1] - arrival)
             add("loop fusion", timing.update_end_ps - timing.collective_end_ps[-1])
             if is_tpu:
@@ -116,8 +119,8 @@ def _category(pod: Pod, op: Op) -> str:
 
 def _step_truth(index: int, timing: StepTiming) -> dict[str, Any]:
     arrivals = [
-        [waited + compute for compute in cores]
-        for waited, cores in zip(timing.input_ps, timing.compute_ps, strict=True)
+        [timing.launch_ps(host) + compute for compute in cores]
+        for host, cores in enumerate(timing.compute_ps)
     ]
     last_arrival = max(max(cores) for cores in arrivals)
     collective_end = timing.collective_end_ps[-1]
@@ -132,6 +135,7 @@ def _step_truth(index: int, timing: StepTiming) -> dict[str, Any]:
             {
                 "host": host,
                 "input_wait_ps": timing.input_ps[host],
+                "host_delay_ps": timing.delay_ps[host],
                 "own_compute_ps": list(timing.compute_ps[host]),
                 "collective_wait_ps": [last_arrival - arrival for arrival in arrivals[host]],
             }

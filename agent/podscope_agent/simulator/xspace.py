@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from podscope_agent.simulator.cpu_host import record_cpu_host
 from podscope_agent.simulator.encoding import PlaneWriter, xspace_bytes
+from podscope_agent.simulator.filler import filled
 from podscope_agent.simulator.gpu import gpu_plane
 from podscope_agent.simulator.gpu_host import record_gpu_host
 from podscope_agent.simulator.pod import Pod, Window
@@ -77,6 +78,8 @@ def record_host(
     planes.append(_environment_plane(window, options))
     counts = {plane.name: plane.event_count for plane in planes if plane.event_count}
     xspace = xspace_bytes(planes, pod.hostname(host))
+    if pod.host_bytes is not None and counts:
+        xspace = filled(xspace, pod.host_bytes)
     return HostTrace(xspace, sum(counts.values()), counts)
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -201,10 +201,87 @@ def test_self_times_and_flops_per_category_are_the_planted_ones(
     program = truth["program"]
     executed = pod.steps * pod.kind.cores_per_host
     assert flops == pytest.approx(program["flops_per_core_step"] * executed, rel=1e-6)
+    if pod.kind.family == "tpu":
+        # Of the loop, its body counts.
+        moved = sum(
+            row["hbm_bw"] * 1.073741824 * row["total_time"] * 1e3
+            for row in table
+            if row["category"] != "while"
+        )
+        assert moved == pytest.approx(program["bytes_per_core_step"] * executed, rel=1e-9)
     counts = {row["hlo_op_name"]: row["occurrences"] for row in table}
     for op in program["ops"]:
         if op["name"] in counts:
             assert counts[op["name"]] == op["executions_per_step"] * executed
+
+
+def leaves(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Operations of an op profile, not what they fuse."""
+    for child in node["children"]:
+        if "xla" in child and "duplicate" not in child["name"]:
+            yield child
+        else:
+            yield from leaves(child)
+
+
+def test_the_op_profile_has_the_planted_work(
+    pod: Pod, truth: dict[str, Any], report: Report
+) -> None:
+    if pod.kind.family == "cpu":
+        pytest.skip("a CPU has no device operations")
+    program = truth["program"]
+    executed = pod.hosts * pod.steps * pod.kind.cores_per_host
+    profile = report("op_profile")
+    root = profile["byProgramExcludeIdle"]
+    assert root["metrics"]["rawFlops"] == program["flops_per_core_step"] * executed
+    planted = {op["name"]: op for op in program["ops"]}
+    found = {leaf["name"]: leaf for leaf in leaves(root)}
+    for name, leaf in found.items():
+        op, runs = planted[name], planted[name]["executions_per_step"] * executed
+        assert leaf["metrics"]["occurrences"] == runs
+        assert leaf["metrics"]["rawFlops"] == op["flops"] * runs
+        # Of a GPU's collectives the cost analysis counts what is read alone.
+        if pod.kind.family == "tpu" or op["category"] != "all-reduce":
+            moved = leaf["metrics"]["rawBytesAccessedArray"][0]
+            assert moved == pytest.approx(op["bytes_accessed"] * runs, rel=1e-9)
+        assert leaf["xla"]["category"] == op["category"]
+    # What calls others is not shown by itself.
+    assert set(planted) - set(found) == {"while"}
+    times = sum(sum(host["category_ps"].values()) for host in truth["hosts"])
+    assert root["metrics"]["rawTime"] == times
+
+
+def test_every_step_of_the_roofline_has_the_planted_work(
+    pod: Pod, truth: dict[str, Any], report: Report
+) -> None:
+    if pod.kind.family == "cpu":
+        pytest.skip("a CPU has no device operations")
+    program, cores = truth["program"], pod.hosts * pod.kind.cores_per_host
+    records = [
+        row
+        for row in rows(report("roofline_model")[0])
+        if row["category"] == "Program" and row["include_infeed_outfeed"]
+    ]
+    total, *steps = records
+    done = pod.steps * cores
+    flops = program["flops_per_core_step"] * done
+    assert total["measured_flop_rate"] * total["total_time"] * 1e3 == pytest.approx(flops, rel=1e-9)
+    intensity = program["flops_per_core_step"] / program["bytes_per_core_step"]
+    assert total["operational_intensity"] == pytest.approx(intensity, rel=1e-9)
+    if pod.kind.family == "gpu":
+        # Operations of GPUs are not told apart by step.
+        assert all(step["measured_flop_rate"] == 0 for step in steps)
+        assert [step["step"] for step in steps] == ["Average", *map(str, range(pod.steps))]
+        return
+    average, *steps = steps
+    times = [step["step_time_ps"] * cores / 1e6 for step in truth["steps"]]
+    assert [step["total_time"] for step in steps] == pytest.approx(times, rel=1e-9)
+    assert average["total_time"] == pytest.approx(sum(times) / len(times), rel=1e-9)
+    for step in steps:
+        flops = program["flops_per_core_step"] * cores
+        assert step["measured_flop_rate"] * step["total_time"] * 1e3 == pytest.approx(flops)
+        moved = step["hbm_bw"] * 1.073741824 * step["total_time"] * 1e3
+        assert moved == pytest.approx(program["bytes_per_core_step"] * cores)
 
 
 def test_operations_are_written_as_xla_prints_them(pod: Pod, report: Report) -> None:

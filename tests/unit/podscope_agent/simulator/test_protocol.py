@@ -386,3 +386,14 @@ def step_numbers(xspace: bytes) -> list[int]:
         for stat in event.stats
         if stat.metadata_id == key
     ]
+
+
+def test_hosts_that_refuse_have_a_port_each() -> None:
+    async def check(addresses: list[str], server: PodServer) -> None:
+        assert len(set(addresses)) == 12
+        for address in addresses[:10]:
+            code, _ = await status_of(profile(address, request()))
+            assert code is grpc.StatusCode.UNAVAILABLE
+
+    faults = {index: Fault("refuse") for index in range(10)}
+    with_pod(check, faults, Pod(device="cpu", hosts=12, steps=2))
