@@ -58,14 +58,44 @@ class TargetError(AgentError):
         super().__init__(f"target '{line}': {problem}; give host:port, for example localhost:9999")
 
 
-class NoTargetError(AgentError):
-    """An agent without a target has nothing to capture."""
+class RuntimeDirError(AgentError):
+    """The folder of the agent's socket cannot be used."""
 
-    code: ClassVar[str] = "no_target"
+    code: ClassVar[str] = "runtime_dir"
     exit_code: ClassVar[ExitCode] = ExitCode.USAGE
 
-    def __init__(self) -> None:
-        super().__init__("no profiler server to capture from; name it with --target host:port")
+
+class TokenFileError(AgentError):
+    """A file with a token that cannot be used."""
+
+    code: ClassVar[str] = "token_file"
+    exit_code: ClassVar[ExitCode] = ExitCode.NOT_FOUND
+
+
+class AgentUnreachableError(AgentError):
+    """No agent answers at an address."""
+
+    code: ClassVar[str] = "agent_unreachable"
+    exit_code: ClassVar[ExitCode] = ExitCode.UNREACHABLE_SERVICE
+
+
+class AgentDeniedError(AgentError):
+    """An agent wants a token that it was not given."""
+
+    code: ClassVar[str] = "agent_denied"
+    exit_code: ClassVar[ExitCode] = ExitCode.DENIED
+
+
+class SpoolError(AgentError):
+    """A profile that cannot be kept on disk."""
+
+    code: ClassVar[str] = "spool"
+
+
+class RepositoryError(AgentError):
+    """A profile that cannot be written to a repository."""
+
+    code: ClassVar[str] = "repository"
 
 
 class MalformedXSpaceError(AgentError):

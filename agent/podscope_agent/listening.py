@@ -39,12 +39,25 @@ def check_bind(host: str, port: int, option: str) -> None:
             raise ListenError(msg) from error
 
 
-def free_port(host: str) -> int:
-    """A port of ``host`` that nobody listens on now."""
+def family_of(host: str) -> socket.AddressFamily:
+    """IPv4 or IPv6, as the address is.
+
+    Raises:
+        ListenError: It is no address.
+    """
+    return _resolve(host, 0)[0]
+
+
+def held_port(host: str) -> socket.socket:
+    """A socket on a port of ``host`` that nobody listens on; nobody can while it is open."""
     family, address = _resolve(host, 0)
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.bind(address)
-        return int(probe.getsockname()[1])
+    held = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        held.bind(address)
+    except OSError:
+        held.close()
+        raise
+    return held
 
 
 def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, Any]:

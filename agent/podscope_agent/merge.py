@@ -1,17 +1,37 @@
 """Merges the XSpaces of a host's processes into one, on the wire format.
 
-Events are copied as bytes and never parsed. What is rewritten: names and ids of planes that
-would collide, the start of lines (each process counts from its own session's start), and the
-programs of ``/host:metadata``, which are united into one plane.
+Nothing is copied: the result is made of views of what came in. What is rewritten: names and ids of
+planes that would collide, the start of lines (each process counts from its own session's start),
+and the programs of ``/host:metadata``, which are united into one plane.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
+from google.protobuf.message import DecodeError
+
+from podscope_agent.pieces import Chunk, Pieces
+from podscope_agent.scanning import (
+    LINE_EVENTS,
+    LINE_TIMESTAMP_NS,
+    METADATA_PLANE,
+    PLANE_EVENT_METADATA,
+    PLANE_ID,
+    PLANE_LINES,
+    PLANE_NAME,
+    SPACE_HOSTNAMES,
+    SPACE_PLANES,
+    SPACE_WARNINGS,
+    TASK_PLANE,
+    ScannedPlane,
+    ScannedXSpace,
+    program_key,
+    scan,
+)
 from podscope_agent.wire_format import (
-    LENGTH_DELIMITED,
     VARINT,
     Field,
     fields,
@@ -20,18 +40,11 @@ from podscope_agent.wire_format import (
     tagged_text,
     tagged_varint,
 )
-from podscope_protos.v1.xplane_pb2 import XPlane, XStat
+from podscope_protos.v1.xplane_pb2 import XEventMetadata, XPlane, XStat
 
-METADATA_PLANE: Final = "/host:metadata"
-TASK_PLANE: Final = "Task Environment"
-_DEVICE_PLANE = re.compile(r"^(?P<kind>/device:[A-Za-z]+:)(?P<ordinal>\d+)(?P<rest>( .*)?)$")
-
-_SPACE_PLANES, _SPACE_ERRORS, _SPACE_WARNINGS, _SPACE_HOSTNAMES = 1, 2, 3, 4
-_PLANE_ID, _PLANE_NAME, _PLANE_LINES, _PLANE_STATS = 1, 2, 3, 6
-_PLANE_STAT_METADATA = 5
-_LINE_TIMESTAMP_NS, _LINE_EVENTS = 3, 4
-
-Chunk = bytes | memoryview
+_DEVICE_PLANE = re.compile(r"^(?P<kind>/device:[A-Za-z]+:)(?P<ordinal>\d{1,18})(?P<rest>( .*)?)$")
+_MAP_KEY: Final = 1
+_MAP_VALUE: Final = 2
 
 
 @dataclass(frozen=True)
@@ -45,8 +58,30 @@ class ProcessXSpace:
     """
 
     process: int
-    xspace: bytes
+    xspace: Chunk
     source: str
+
+    @cached_property
+    def scanned(self) -> ScannedXSpace:
+        """Where its parts are.
+
+        Raises:
+            MalformedXSpaceError: the bytes are not an XSpace.
+        """
+        return scan(memoryview(self.xspace))
+
+
+@dataclass(frozen=True)
+class HostPart:
+    """One file of a host's profile.
+
+    Attributes:
+        suffix: Tells it from the host's other files; empty for the first or only one.
+        pieces: A serialised XSpace.
+    """
+
+    suffix: str
+    pieces: Pieces
 
 
 @dataclass
@@ -56,138 +91,105 @@ class _Merged:
     chunks: list[Chunk] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
     device_ids: set[int] = field(default_factory=set)
-    metadata: XPlane | None = None
+    programs: "_Programs | None" = None
     warnings: list[str] = field(default_factory=list)
     hostnames: list[str] = field(default_factory=list)
 
 
-def merge_xspaces(processes: Sequence[ProcessXSpace], warnings: Sequence[str] = ()) -> bytes:
+def merge_xspaces(processes: Sequence[ProcessXSpace], warnings: Sequence[str] = ()) -> Pieces:
     """Return one XSpace of all processes, in the order given.
 
     A single process's bytes are passed on as they are. With several, the first keeps its plane
     names; a later one's device planes take the next free ordinals, its other planes get
-    `` [process]`` appended and a ``process_id`` stat. Times become relative to the earliest
+    `` [process]`` appended, and all a ``process_id`` stat. Times become relative to the earliest
     session start.
 
     Raises:
         MalformedXSpaceError: the bytes of a process are not an XSpace.
     """
-    extra = b"".join(tagged_text(_SPACE_WARNINGS, text) for text in warnings)
     if len(processes) == 1:
-        return processes[0].xspace + extra
+        return Pieces([processes[0].xspace, *_texts(SPACE_WARNINGS, warnings)])
     merged = _Merged(warnings=list(warnings))
-    starts = [_session_start_ns(process.xspace) for process in processes]
-    known = [start for start in starts if start is not None]
-    earliest = min(known, default=0)
+    starts = [process.scanned.start_ns for process in processes]
+    earliest = min((start for start in starts if start is not None), default=0)
     for index, (process, start) in enumerate(zip(processes, starts, strict=True)):
         shift_ns = 0 if start is None else start - earliest
         _append_process(merged, process, is_first=index == 0, shift_ns=shift_ns)
-    if merged.metadata is not None:
-        serialised = merged.metadata.SerializeToString()
-        merged.chunks += [tag_and_length(_SPACE_PLANES, len(serialised)), serialised]
-    merged.chunks += [tagged_text(_SPACE_WARNINGS, text) for text in merged.warnings]
-    merged.chunks += [
-        tagged_text(_SPACE_HOSTNAMES, name) for name in dict.fromkeys(merged.hostnames)
-    ]
-    return b"".join(merged.chunks)
+    if merged.programs is not None:
+        merged.chunks += _delimited(SPACE_PLANES, merged.programs.chunks)
+    merged.chunks += _texts(SPACE_WARNINGS, merged.warnings)
+    merged.chunks += _texts(SPACE_HOSTNAMES, dict.fromkeys(merged.hostnames))
+    return Pieces(merged.chunks)
 
 
-def has_events(xspace: bytes) -> bool:
-    """Whether any line of any plane has an event: a stock server's test of an empty trace.
+def merge_into_files(
+    processes: Sequence[ProcessXSpace], warnings: Sequence[str], limit_bytes: int
+) -> list[HostPart]:
+    """The host's profile as one file, or as one of each process when it would be too large.
 
-    Raises:
-        MalformedXSpaceError: the bytes are not an XSpace.
+    No reader of protobuf messages takes more than 2 GiB.
     """
-    buffer = memoryview(xspace)
-    return any(
-        item.number == _LINE_EVENTS
-        for plane in _planes(buffer)
-        for line in fields(buffer, plane.value, plane.end)
-        if line.number == _PLANE_LINES and line.wire_type == LENGTH_DELIMITED
-        for item in fields(buffer, line.value, line.end)
+    whole = merge_xspaces(processes, warnings)
+    if whole.size <= limit_bytes or len(processes) == 1:
+        return [HostPart("", whole)]
+    split = (
+        f"the profile of this host has {whole.size:,} bytes, more than one file can have "
+        f"({limit_bytes:,}): each of its {len(processes)} processes has a file of its own"
     )
-
-
-def _planes(buffer: memoryview) -> Iterator[Field]:
-    for item in fields(buffer):
-        if item.number == _SPACE_PLANES and item.wire_type == LENGTH_DELIMITED:
-            yield item
-
-
-def _text(buffer: memoryview, item: Field) -> str:
-    return str(buffer[item.value : item.end], "utf-8", "replace")
-
-
-def _plane_name(buffer: memoryview, plane: Field) -> str:
-    name = ""
-    for item in fields(buffer, plane.value, plane.end):
-        if item.number == _PLANE_NAME and item.wire_type == LENGTH_DELIMITED:
-            name = _text(buffer, item)
-    return name
-
-
-def _without_lines(buffer: memoryview, plane: Field) -> XPlane:
-    """Parse everything of a plane but its lines."""
-    parts = [
-        buffer[item.start : item.end]
-        for item in fields(buffer, plane.value, plane.end)
-        if item.number != _PLANE_LINES
+    return [
+        HostPart(
+            "" if index == 0 else f"process-{process.process}",
+            merge_xspaces([process], [*warnings, split] if index == 0 else [split]),
+        )
+        for index, process in enumerate(processes)
     ]
-    return XPlane.FromString(b"".join(parts))
 
 
-def _stat(plane: XPlane, name: str) -> XStat | None:
-    for stat in plane.stats:
-        if plane.stat_metadata[stat.metadata_id].name == name:
-            return stat
-    return None
+def with_warnings(pieces: Pieces, warnings: Sequence[str]) -> Pieces:
+    """The XSpace with further warnings."""
+    return Pieces([*pieces.chunks, *_texts(SPACE_WARNINGS, warnings)])
 
 
-def _session_start_ns(xspace: bytes) -> int | None:
-    """Return the Unix time of the session's start, when the capture tells."""
-    buffer = memoryview(xspace)
-    for plane in _planes(buffer):
-        if _plane_name(buffer, plane) == TASK_PLANE:
-            stat = _stat(_without_lines(buffer, plane), "profile_start_time")
-            if stat is not None:
-                return stat.uint64_value or stat.int64_value or None
-    return None
+def _texts(number: int, texts: Sequence[str] | dict[str, None]) -> list[Chunk]:
+    return [tagged_text(number, text) for text in texts]
+
+
+def _delimited(number: int, chunks: list[Chunk]) -> list[Chunk]:
+    return [tag_and_length(number, sum(len(chunk) for chunk in chunks)), *chunks]
 
 
 def _append_process(
     merged: _Merged, process: ProcessXSpace, *, is_first: bool, shift_ns: int
 ) -> None:
-    buffer = memoryview(process.xspace)
-    ordinals = _device_ordinals(merged, buffer)
-    for item in fields(buffer):
-        if item.number == _SPACE_PLANES and item.wire_type == LENGTH_DELIMITED:
-            name = _plane_name(buffer, item)
-            if name == METADATA_PLANE:
-                _unite_programs(merged, _without_lines(buffer, item), process.source)
-            elif name == TASK_PLANE and name in merged.names:
-                continue  # one per host: the times of all lines count from the earliest start
-            else:
-                new_name = _free_name(merged, name, ordinals, process.process, is_first=is_first)
-                merged.names.add(new_name)
-                _append_plane(merged, buffer, item, new_name, process.process, shift_ns)
-        elif item.number == _SPACE_HOSTNAMES:
-            merged.hostnames.append(_text(buffer, item))
-        elif item.number in {_SPACE_ERRORS, _SPACE_WARNINGS} and not is_first:
-            text = f"{process.source}: {_text(buffer, item)}"
-            merged.chunks.append(tagged_text(item.number, text))
+    buffer, scanned = memoryview(process.xspace), process.scanned
+    ordinals = _device_ordinals(merged, scanned)
+    for plane in scanned.planes:
+        if plane.name == METADATA_PLANE:
+            _unite_programs(merged, buffer, plane, process.source)
+        elif plane.name == TASK_PLANE and plane.name in merged.names:
+            continue  # one per host: the times of all lines count from the earliest start
         else:
-            merged.chunks.append(buffer[item.start : item.end])
+            name = _free_name(merged, plane.name, ordinals, process.process, is_first=is_first)
+            merged.names.add(name)
+            _append_plane(merged, buffer, plane, name, process.process, shift_ns)
+    for number, text in scanned.texts:
+        if number == SPACE_HOSTNAMES:
+            merged.hostnames.append(text)
+        else:
+            told = text if is_first else f"{process.source}: {text}"
+            merged.chunks.append(tagged_text(number, told))
+    merged.chunks += [buffer[start:end] for start, end in scanned.others]
 
 
-def _device_ordinals(merged: _Merged, buffer: memoryview) -> dict[tuple[str, str], int]:
+def _device_ordinals(merged: _Merged, scanned: ScannedXSpace) -> dict[tuple[str, str], int]:
     """Choose a free ordinal for every device of a process; its planes keep together."""
     taken: dict[str, set[int]] = {}
     for name in merged.names:
         if match := _DEVICE_PLANE.match(name):
             taken.setdefault(match["kind"], set()).add(int(match["ordinal"]))
     chosen: dict[tuple[str, str], int] = {}
-    for plane in _planes(buffer):
-        match = _DEVICE_PLANE.match(_plane_name(buffer, plane))
+    for plane in scanned.planes:
+        match = _DEVICE_PLANE.match(plane.name)
         if match is None or (match["kind"], match["ordinal"]) in chosen:
             continue
         used = taken.setdefault(match["kind"], set())
@@ -216,27 +218,31 @@ def _free_name(
 
 
 def _append_plane(
-    merged: _Merged, buffer: memoryview, plane: Field, name: str, process: int, shift_ns: int
+    merged: _Merged,
+    buffer: memoryview,
+    plane: ScannedPlane,
+    name: str,
+    process: int,
+    shift_ns: int,
 ) -> None:
-    chunks: list[Chunk] = [tagged_text(_PLANE_NAME, name)]
-    header = _without_lines(buffer, plane)
-    plane_id = header.id
+    chunks: list[Chunk] = [tagged_text(PLANE_NAME, name)]
+    plane_id = plane.id
     if _DEVICE_PLANE.match(name):
         # Step databases key cores by this id.
         if plane_id in merged.device_ids:
             plane_id = max(merged.device_ids) + 1
         merged.device_ids.add(plane_id)
     if plane_id:
-        chunks.append(tagged_varint(_PLANE_ID, plane_id))
-    for item in fields(buffer, plane.value, plane.end):
-        if item.number == _PLANE_LINES and item.wire_type == LENGTH_DELIMITED and shift_ns:
-            chunks += _shifted_line(buffer, item, shift_ns)
-        elif item.number not in {_PLANE_ID, _PLANE_NAME}:
-            chunks.append(buffer[item.start : item.end])
-    if _stat(header, "process_id") is None:
-        chunks += _process_id_stat(header, process)
-    length = sum(len(chunk) for chunk in chunks)
-    merged.chunks += [tag_and_length(_SPACE_PLANES, length), *chunks]
+        chunks.append(tagged_varint(PLANE_ID, plane_id))
+    chunks += [buffer[start:end] for start, end in plane.others]
+    for line in plane.lines:
+        if shift_ns:
+            chunks += _shifted_line(buffer, line, shift_ns)
+        else:
+            chunks.append(buffer[line.start : line.end])
+    if plane.stat("process_id") is None:
+        chunks += _process_id_stat(plane.header, process)
+    merged.chunks += _delimited(SPACE_PLANES, chunks)
 
 
 def _shifted_line(buffer: memoryview, line: Field, shift_ns: int) -> list[Chunk]:
@@ -249,27 +255,25 @@ def _shifted_line(buffer: memoryview, line: Field, shift_ns: int) -> list[Chunk]
     timestamp_ns = 0
     rest = line.end
     for item in fields(buffer, line.value, line.end):
-        if item.number == _LINE_EVENTS:
+        if item.number == LINE_EVENTS:
             rest = item.start
             break
-        if item.number == _LINE_TIMESTAMP_NS and item.wire_type == VARINT:
+        if item.number == LINE_TIMESTAMP_NS and item.wire_type == VARINT:
             timestamp_ns, _ = read_varint(buffer, item.value, item.end)
         else:
             header.append(buffer[item.start : item.end])
     if timestamp_ns >> 63:
         timestamp_ns -= 1 << 64
-    header.append(tagged_varint(_LINE_TIMESTAMP_NS, timestamp_ns + shift_ns))
-    events = buffer[rest : line.end]
-    length = sum(len(part) for part in header) + len(events)
-    return [tag_and_length(_PLANE_LINES, length), *header, events]
+    header.append(tagged_varint(LINE_TIMESTAMP_NS, timestamp_ns + shift_ns))
+    return _delimited(PLANE_LINES, [*header, buffer[rest : line.end]])
 
 
-def _process_id_stat(plane: XPlane, process: int) -> list[Chunk]:
-    by_name = {metadata.name: key for key, metadata in plane.stat_metadata.items()}
+def _process_id_stat(header: XPlane, process: int) -> list[Chunk]:
+    by_name = {metadata.name: key for key, metadata in header.stat_metadata.items()}
     chunks: list[Chunk] = []
     metadata_id = by_name.get("process_id")
     if metadata_id is None:
-        metadata_id = max(plane.stat_metadata, default=0) + 1
+        metadata_id = max(header.stat_metadata, default=0) + 1
         added = XPlane()
         added.stat_metadata[metadata_id].id = metadata_id
         added.stat_metadata[metadata_id].name = "process_id"
@@ -278,31 +282,79 @@ def _process_id_stat(plane: XPlane, process: int) -> list[Chunk]:
     return [*chunks, stat.SerializeToString()]
 
 
-def _unite_programs(merged: _Merged, plane: XPlane, source: str) -> None:
-    """Add a process's programs to those of the host; ids of stats are per plane, so by name."""
-    if merged.metadata is None:
-        merged.metadata = plane
+@dataclass
+class _Programs:
+    """The united ``/host:metadata`` plane.
+
+    Attributes:
+        chunks: Its fields so far.
+        names: Of its programs, by id.
+        stat_ids: Of its stats, by name; ids are per plane.
+    """
+
+    chunks: list[Chunk]
+    names: dict[int, str]
+    stat_ids: dict[str, int]
+
+
+def _unite_programs(merged: _Merged, buffer: memoryview, plane: ScannedPlane, source: str) -> None:
+    """Add a process's programs to those of the host: hundreds of megabytes, passed on unparsed."""
+    if merged.programs is None:
+        header = [tagged_varint(PLANE_ID, plane.id)] if plane.id else []
+        merged.programs = _Programs(
+            [
+                *header,
+                tagged_text(PLANE_NAME, METADATA_PLANE),
+                *(buffer[start:end] for start, end in plane.others),
+                *(buffer[line.start : line.end] for line in plane.lines),
+            ],
+            {key: name for key, name, _ in (program_key(buffer, e) for e in plane.programs)},
+            {entry.name: key for key, entry in plane.header.stat_metadata.items()},
+        )
         return
-    into = merged.metadata
-    stat_ids = {metadata.name: key for key, metadata in into.stat_metadata.items()}
-    translated: dict[int, int] = {}
-    for key, metadata in plane.stat_metadata.items():
-        if metadata.name not in stat_ids:
-            new_id = max(into.stat_metadata, default=0) + 1
-            into.stat_metadata[new_id].CopyFrom(metadata)
-            into.stat_metadata[new_id].id = new_id
-            stat_ids[metadata.name] = new_id
-        translated[key] = stat_ids[metadata.name]
-    differing = 0
-    for key, program in plane.event_metadata.items():
+    into = merged.programs
+    translated = _translated_stats(into, plane.header)
+    differing = unreadable = 0
+    for entry in plane.programs:
+        key, name, value = program_key(buffer, entry)
+        if key in into.names:
+            differing += into.names[key] != name
+            continue
+        into.names[key] = name
+        if value is None or all(old == new for old, new in translated.items()):
+            into.chunks.append(buffer[entry.start : entry.end])
+            continue
+        try:
+            program = XEventMetadata.FromString(bytes(buffer[value.value : value.end]))
+        except DecodeError:
+            unreadable += 1
+            continue
         for stat in program.stats:
             stat.metadata_id = translated.get(stat.metadata_id, stat.metadata_id)
-        if key not in into.event_metadata:
-            into.event_metadata[key].CopyFrom(program)
-        elif into.event_metadata[key].name != program.name:
-            differing += 1
+        body = program.SerializeToString()
+        into.chunks += _delimited(
+            PLANE_EVENT_METADATA,
+            [tagged_varint(_MAP_KEY, key), tag_and_length(_MAP_VALUE, len(body)), body],
+        )
+    if unreadable:
+        merged.warnings.append(f"{source}: {unreadable} programs cannot be read and are left out")
     if differing:
         merged.warnings.append(
             f"{source}: {differing} programs have ids that another process of the host uses for "
             "other programs; their ops are attributed to the first process's programs"
         )
+
+
+def _translated_stats(into: _Programs, header: XPlane) -> dict[int, int]:
+    """What a process's stat ids are in the united plane; stats that it lacks are added."""
+    translated: dict[int, int] = {}
+    for key, metadata in header.stat_metadata.items():
+        if metadata.name not in into.stat_ids:
+            new_id = max(into.stat_ids.values(), default=0) + 1
+            added = XPlane()
+            added.stat_metadata[new_id].CopyFrom(metadata)
+            added.stat_metadata[new_id].id = new_id
+            into.chunks.append(added.SerializeToString())
+            into.stat_ids[metadata.name] = new_id
+        translated[key] = into.stat_ids[metadata.name]
+    return translated

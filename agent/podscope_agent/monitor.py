@@ -2,20 +2,47 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+import psutil
 
 from podscope_agent.live.model import DeviceSample
+from podscope_agent.live.reported import ALL_CHIPS
 from podscope_protos.v1 import profiler_service_pb2 as wire
 
 _DETAILED_LEVEL = 2
 
 
+@dataclass(frozen=True)
+class HostUse:
+    """What the host itself is used for, CPU time as a share of all its cores."""
+
+    cpu_ratio: float
+    memory_used_bytes: int
+    memory_limit_bytes: int
+
+
+def host_use() -> HostUse:
+    """The host now; CPU time since somebody asked last."""
+    memory = psutil.virtual_memory()
+    used = memory.total - memory.available
+    return HostUse(psutil.cpu_percent(interval=None) / 100, used, memory.total)
+
+
 def monitor_response(
-    samples: Sequence[DeviceSample], *, level: int, with_timestamp: bool
+    samples: Sequence[DeviceSample],
+    *,
+    level: int,
+    with_timestamp: bool,
+    host: HostUse | None = None,
 ) -> wire.MonitorResponse | None:
     """Return what `Monitor` says of the host's devices; None when it has none.
 
     Lines and labels are those of a TPU worker's answer.
     """
+    # Figures of the last profile stand for all devices; live ones of the devices go first.
+    profiled = [sample for sample in samples if sample.chip == ALL_CHIPS]
+    samples = [sample for sample in samples if sample.chip != ALL_CHIPS] or profiled
     if not samples:
         return None
     lines = []
@@ -41,10 +68,21 @@ def monitor_response(
             result.response_type = wire.ProfilerServiceMonitorResult.UTIL_ONLY
         result.matrix_unit_utilization_percent = 100 * matrix
         lines.append(f"Utilization of TPU Matrix Units (higher is better): {100 * matrix:.1f}%")
+    step = _mean([sample.step_time_seconds for sample in profiled])
+    if level >= _DETAILED_LEVEL and step is not None:
+        result.response_type = wire.ProfilerServiceMonitorResult.UTIL_IDLE_STEP
+        result.step_time_ms_avg = 1000 * step
+        lines.append(f"Step time: {1000 * step:.1f}ms (avg)")
     used = [s.memory_used_bytes for s in samples if s.memory_used_bytes is not None]
     limit = [s.memory_limit_bytes for s in samples if s.memory_limit_bytes is not None]
     if level >= _DETAILED_LEVEL and used and limit:
         lines.append(f"HBM used: {sum(used) / 2**30:.1f} of {sum(limit) / 2**30:.1f} GiB")
+    if level >= _DETAILED_LEVEL and host is not None:
+        lines.append(f"Host CPU utilization: {100 * host.cpu_ratio:.1f}%")
+        lines.append(
+            f"Host memory used: {host.memory_used_bytes / 2**30:.1f} of "
+            f"{host.memory_limit_bytes / 2**30:.1f} GiB"
+        )
     response.data = "\n".join(lines) + "\n"
     return response
 

@@ -2,19 +2,27 @@
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, NoReturn, TypeVar
 
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
+from podscope_agent.authentication import TokenRequired
+from podscope_agent.delivery import Delivery
 from podscope_agent.errors import PortInUseError
+from podscope_agent.health import HEALTH_SERVICE, Health
 from podscope_agent.listening import bracketed, check_bind
 from podscope_agent.live.exporter import LiveFigures
-from podscope_agent.monitor import monitor_response
-from podscope_agent.session import HostSession, RpcFailure
+from podscope_agent.monitor import host_use, monitor_response
+from podscope_agent.own_service import OwnService
+from podscope_agent.reflection import REFLECTION_SERVICES, Reflection
+from podscope_agent.rpc import RpcFailure
+from podscope_agent.session import HostSession, MergedCapture
 from podscope_protos import methods
+from podscope_protos.v1 import agent_service_pb2 as own
 from podscope_protos.v1 import profiler_service_pb2 as wire
 
 _OPTIONS: Final = (
@@ -23,10 +31,6 @@ _OPTIONS: Final = (
     ("grpc.max_receive_message_length", methods.MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", methods.MAX_MESSAGE_BYTES),
 )
-_HEALTH_SERVICE: Final = "grpc.health.v1.Health"
-_SERVING: Final = b"\x08\x01"
-"""A HealthCheckResponse with status SERVING; its one field is not worth a dependency."""
-
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 M = TypeVar("M", bound=Message)
 _Handler = Callable[[bytes, _Context], Awaitable[bytes]]
@@ -35,16 +39,25 @@ _Handler = Callable[[bytes, _Context], Awaitable[bytes]]
 class AgentService:
     """The RPCs of one host; requests and answers are bytes, parsed only where they are read."""
 
-    def __init__(self, session: HostSession, live: LiveFigures) -> None:
-        """Answer for `session`, and `Monitor` from `live`."""
+    def __init__(self, session: HostSession, live: LiveFigures, delivery: Delivery) -> None:
+        """Answer for `session`, and `Monitor` from `live`; `delivery` hands profiles over."""
         self._session = session
         self._live = live
+        self._delivery = delivery
 
     async def profile(self, body: bytes, context: _Context) -> bytes:
         """Capture all processes of the host."""
         request = _parsed(wire.ProfileRequest, body)
-        response = await self._session.profile(request, context.time_remaining())
-        return await asyncio.to_thread(response.SerializeToString)
+        merged = await self._session.capture(request, context.time_remaining())
+        return await self._deliver(request, merged, context)
+
+    async def _deliver(
+        self, request: wire.ProfileRequest, merged: MergedCapture, context: _Context
+    ) -> bytes:
+        delivered = await asyncio.to_thread(self._delivery.deliver, request, merged)
+        if delivered.metadata:
+            context.set_trailing_metadata(delivered.metadata)
+        return delivered.response
 
     async def terminate(self, body: bytes, context: _Context) -> bytes:
         """End the capture of a session early."""
@@ -57,7 +70,10 @@ class AgentService:
         request = _parsed(wire.MonitorRequest, body)
         samples = await asyncio.to_thread(self._live.samples)
         response = monitor_response(
-            samples, level=request.monitoring_level, with_timestamp=request.timestamp
+            samples,
+            level=request.monitoring_level,
+            with_timestamp=request.timestamp,
+            host=host_use(),
         )
         if response is None:
             raise RpcFailure(grpc.StatusCode.UNIMPLEMENTED, "unimplemented.")
@@ -68,10 +84,12 @@ class AgentService:
         await self._session.start_continuous(body)
         return b""
 
-    async def snapshot(self, body: bytes, _context: _Context) -> bytes:
+    async def snapshot(self, body: bytes, context: _Context) -> bytes:
         """One merged snapshot of the host."""
-        response = await self._session.snapshot(body)
-        return response.SerializeToString()
+        merged = await self._session.snapshot(body)
+        # The clients of snapshots save the field `xspace`, and nothing else.
+        request = wire.ProfileRequest(emit_xspace=True)
+        return await self._deliver(request, merged, context)
 
     async def stop_continuous(self, body: bytes, _context: _Context) -> bytes:
         """Stop continuous profiling."""
@@ -84,12 +102,51 @@ class AgentService:
         text = "this agent serves one host: give every host as service address, no worker list"
         raise RpcFailure(grpc.StatusCode.UNIMPLEMENTED, text)
 
-    async def check_health(self, body: bytes, _context: _Context) -> bytes:
-        """Answer the standard health check for the server and for its services."""
-        asked = body[2:].decode(errors="replace") if len(body) > 1 else ""
-        if asked not in {"", methods.PROFILER_SERVICE}:
-            raise RpcFailure(grpc.StatusCode.NOT_FOUND, f"no service '{asked}'")
-        return _SERVING
+    async def keep_no_sessions(self, _body: bytes, _context: _Context) -> bytes:
+        """As a stock server without storage, with the way to what is wanted."""
+        text = "this agent keeps no sessions: open the files with XProf, or ask the collector"
+        raise RpcFailure(grpc.StatusCode.UNIMPLEMENTED, text)
+
+
+class OwnRpcs:
+    """The agent's own service in bytes."""
+
+    def __init__(self, service: OwnService) -> None:
+        """Pass requests on to `service`."""
+        self._service = service
+
+    async def clock_ping(self, _body: bytes, _context: _Context) -> bytes:
+        """The host's clocks, read before anything else is done."""
+        return self._service.clock_ping(time.time_ns(), time.monotonic_ns())
+
+    async def describe(self, _body: bytes, _context: _Context) -> bytes:
+        """What runs here and what the agent allows."""
+        response = await self._service.describe()
+        return response.SerializeToString()
+
+    async def capture(self, body: bytes, context: _Context) -> bytes:
+        """Begin a capture, or tell what became of it."""
+        request = _parsed(own.CaptureRequest, body)
+        response = await self._service.capture(request, context.time_remaining())
+        return response.SerializeToString()
+
+    async def cancel(self, body: bytes, _context: _Context) -> bytes:
+        """End a capture without a result."""
+        response = await self._service.cancel(_parsed(own.CancelRequest, body))
+        return response.SerializeToString()
+
+    async def report_figures(self, body: bytes, _context: _Context) -> bytes:
+        """Figures of the last capture, for metrics and `Monitor`."""
+        request = _parsed(own.ReportFiguresRequest, body)
+        return self._service.report_figures(request).SerializeToString()
+
+    async def fetch(self, body: bytes, context: _Context) -> AsyncIterator[bytes]:
+        """The profile of a capture in pieces."""
+        try:
+            async for piece in self._service.fetch(_parsed(own.FetchRequest, body)):
+                yield piece.SerializeToString()
+        except RpcFailure as failure:
+            await _abort(context, failure)
 
 
 def _parsed(kind: type[M], body: bytes) -> M:
@@ -118,7 +175,20 @@ async def _abort(context: _Context, failure: RpcFailure) -> NoReturn:
     raise AssertionError  # abort raises; this tells the type checker
 
 
-def _handlers(service: AgentService) -> "list[grpc.GenericRpcHandler[bytes, bytes]]":
+def _handlers(
+    service: AgentService, own_rpcs: OwnRpcs, health: Health, reflection: Reflection
+) -> "list[grpc.GenericRpcHandler[bytes, bytes]]":
+    async def check(body: bytes, _context: _Context) -> bytes:
+        return health.check(body)
+
+    async def watch(body: bytes, _context: _Context) -> AsyncIterator[bytes]:
+        async for status in health.watch(body):
+            yield status
+
+    async def reflect(requests: AsyncIterator[bytes], _context: _Context) -> AsyncIterator[bytes]:
+        async for answer in reflection.stream(requests):
+            yield answer
+
     services: Mapping[str, Mapping[str, _Handler]] = {
         methods.PROFILER_SERVICE: {
             "Profile": service.profile,
@@ -128,24 +198,53 @@ def _handlers(service: AgentService) -> "list[grpc.GenericRpcHandler[bytes, byte
             "GetSnapshot": service.snapshot,
             "StopContinuousProfiling": service.stop_continuous,
         },
-        methods.PROFILE_ANALYSIS: {"NewSession": service.new_session},
-        _HEALTH_SERVICE: {"Check": service.check_health},
+        methods.PROFILE_ANALYSIS: {
+            "NewSession": service.new_session,
+            "EnumSessions": service.keep_no_sessions,
+            "GetSessionToolData": service.keep_no_sessions,
+        },
+        HEALTH_SERVICE: {"Check": check},
+        methods.AGENT_SERVICE: {
+            "ClockPing": own_rpcs.clock_ping,
+            "Describe": own_rpcs.describe,
+            "Capture": own_rpcs.capture,
+            "Cancel": own_rpcs.cancel,
+            "ReportFigures": own_rpcs.report_figures,
+        },
     }
-    return [
-        grpc.method_handlers_generic_handler(
-            name, {method: _guarded(handler) for method, handler in handlers.items()}
-        )
-        for name, handlers in services.items()
-    ]
+    handlers = {
+        name: {method: _guarded(handler) for method, handler in table.items()}
+        for name, table in services.items()
+    }
+    handlers[methods.AGENT_SERVICE]["Fetch"] = grpc.unary_stream_rpc_method_handler(own_rpcs.fetch)
+    handlers[HEALTH_SERVICE]["Watch"] = grpc.unary_stream_rpc_method_handler(watch)
+    for name in REFLECTION_SERVICES:
+        handlers[name] = {"ServerReflectionInfo": grpc.stream_stream_rpc_method_handler(reflect)}
+    return [grpc.method_handlers_generic_handler(name, table) for name, table in handlers.items()]
 
 
 class AgentServer:
     """A running profiler service of a host."""
 
-    def __init__(self, service: AgentService, host: str, port: int) -> None:
-        """Prepare to serve on ``host:port``; port 0 picks a free one."""
-        self._server = grpc.aio.server(options=_OPTIONS)
-        self._server.add_generic_rpc_handlers(_handlers(service))
+    def __init__(
+        self,
+        service: AgentService,
+        own_rpcs: OwnRpcs,
+        host: str,
+        port: int,
+        token: str | None = None,
+    ) -> None:
+        """Prepare to serve on ``host:port``; port 0 picks a free one.
+
+        With a token, calls must carry it.
+        """
+        reflection = Reflection()
+        self._health = Health(reflection.services)
+        interceptors = () if token is None else (TokenRequired(token),)
+        self._server = grpc.aio.server(interceptors=interceptors, options=_OPTIONS)
+        self._server.add_generic_rpc_handlers(
+            _handlers(service, own_rpcs, self._health, reflection)
+        )
         self._host = host
         self.port = port
 
@@ -167,5 +266,6 @@ class AgentServer:
         await self._server.start()
 
     async def stop(self, grace_s: float) -> None:
-        """Take no new calls, let the running capture end within `grace_s`, then cancel it."""
+        """Take no new calls, tell who watches, let running calls end within `grace_s`."""
+        self._health.stop()
         await self._server.stop(grace_s)

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import grpc
@@ -11,8 +11,15 @@ import grpc.aio
 import structlog
 
 from podscope_agent.errors import MalformedXSpaceError
-from podscope_agent.merge import ProcessXSpace, has_events, merge_xspaces
-from podscope_agent.processes import process_listening_on
+from podscope_agent.guard import Budget, OverheadGuard
+from podscope_agent.inventory import TargetInventory
+from podscope_agent.live.model import CaptureEnd
+from podscope_agent.memory import give_back_free_memory
+from podscope_agent.merge import HostPart, ProcessXSpace, merge_into_files, merge_xspaces
+from podscope_agent.pieces import Chunk, Pieces
+from podscope_agent.processes import owners_of_ports, port_of, shared_port_text
+from podscope_agent.responses import xspace_of_response
+from podscope_agent.rpc import RpcFailure
 from podscope_protos import methods
 from podscope_protos.v1 import profiler_service_pb2 as wire
 
@@ -31,21 +38,13 @@ _MERGE_RESERVE_S: Final = 2.0
 _WAKE_BEFORE_START_S: Final = 0.2
 """A target that sleeps until a future start cannot be cancelled, so the agent sleeps instead."""
 
+STOPPING_DETAILS: Final = "the agent is stopping; capture again when it is back"
+"""What clients are told from SIGTERM on."""
+
+_LARGE_BYTES: Final = 8 << 20
+"""Answers above it leave buffers behind that are worth giving back."""
+
 MAX_DURATION_MS: Final = 3_600_000
-
-
-class RpcFailure(Exception):  # noqa: N818 - it is the answer of an RPC, not only an error
-    """A status to answer a call with.
-
-    Attributes:
-        status: The gRPC status code.
-        details: Its text.
-    """
-
-    def __init__(self, status: grpc.StatusCode, details: str) -> None:
-        self.status = status
-        self.details = details
-        super().__init__(f"{status.name}: {details}")
 
 
 @dataclass(frozen=True)
@@ -53,13 +52,35 @@ class TargetAnswer:
     """What became of one target of a capture.
 
     Attributes:
-        xspace: The serialised XSpace; empty when there is none.
+        answer: The serialised message that it answered with; of a capture, the XSpace.
         failure: Why there is none; None when the target answered.
     """
 
     address: str
-    xspace: bytes = b""
+    answer: bytes = b""
     failure: RpcFailure | None = None
+    process: ProcessXSpace | None = None
+
+
+@dataclass(frozen=True)
+class MergedCapture:
+    """One capture of the whole host.
+
+    Attributes:
+        pieces: One XSpace of all targets that answered.
+        is_empty: No event is in it.
+        processes: What it is made of.
+        warnings: What the agent added: targets that are missing and the like.
+    """
+
+    pieces: Pieces
+    is_empty: bool
+    processes: tuple[ProcessXSpace, ...]
+    warnings: tuple[str, ...]
+
+    def files(self, limit_bytes: int) -> list[HostPart]:
+        """The profile as one file, or as one of each process where it would be too large."""
+        return merge_into_files(self.processes, self.warnings, limit_bytes)
 
 
 class HostSession:
@@ -70,61 +91,106 @@ class HostSession:
 
     def __init__(
         self,
-        targets: Sequence[str],
+        inventory: TargetInventory,
         *,
-        record: Callable[[str, float], None] = lambda _result, _seconds: None,
+        guard: OverheadGuard | None = None,
+        record: Callable[[CaptureEnd], None] = lambda _ended: None,
     ) -> None:
-        """Connect lazily to `targets`; call `record` with the result of every capture."""
-        self.targets = tuple(targets)
-        self._channels = {
-            address: grpc.aio.insecure_channel(address, options=_CHANNEL_OPTIONS)
-            for address in self.targets
-        }
+        """Connect lazily to what `inventory` has; call `record` with each capture's result."""
+        self.guard = OverheadGuard(Budget()) if guard is None else guard
+        self.inventory = inventory
+        self._channels: dict[str, grpc.aio.Channel] = {}
         self._record = record
         self._running_session: str | None = None
+        self._work: asyncio.Task[MergedCapture] | None = None
+        self._is_stopping = False
+        self._is_continuous = False
 
     async def close(self) -> None:
         """Close all channels; calls in flight are cancelled."""
         for channel in self._channels.values():
             await channel.close(None)
 
+    def channel(self, address: str) -> grpc.aio.Channel:
+        """The channel to a target; made on first use."""
+        if address not in self._channels:
+            self._channels[address] = grpc.aio.insecure_channel(address, options=_CHANNEL_OPTIONS)
+        return self._channels[address]
+
+    async def forget_the_gone(self) -> None:
+        """Close the channels to targets that are known no longer."""
+        for address in set(self._channels) - set(self.inventory.addresses):
+            await self._channels.pop(address).close(None)
+
     @property
     def is_busy(self) -> bool:
         """Whether a capture runs."""
         return self._running_session is not None
 
-    async def profile(
+    def admit(self, request: wire.ProfileRequest) -> None:
+        """Refuse a capture that cannot begin now; one that is admitted is begun at once.
+
+        Raises:
+            RpcFailure: busy, over budget, or the request makes no sense.
+        """
+        if self._is_stopping:
+            raise RpcFailure(grpc.StatusCode.UNAVAILABLE, STOPPING_DETAILS)
+        if self.is_busy:
+            raise RpcFailure(grpc.StatusCode.INTERNAL, methods.BUSY_DETAILS)
+        if request.opts.duration_ms > MAX_DURATION_MS:
+            text = f"duration_ms must be at most {MAX_DURATION_MS} (one hour)"
+            raise RpcFailure(grpc.StatusCode.INVALID_ARGUMENT, text)
+        try:
+            self.guard.admit(request.opts.duration_ms / 1000)
+        except RpcFailure:
+            self._record(CaptureEnd("refused"))
+            raise
+
+    async def capture(
         self, request: wire.ProfileRequest, time_remaining_s: float | None
-    ) -> wire.ProfileResponse:
-        """Capture all targets together and return the host's merged XSpace.
+    ) -> MergedCapture:
+        """Capture all targets together.
 
         Args:
             request: As a stock client sends it.
             time_remaining_s: Until the client's deadline; None when it set none.
 
         Raises:
-            RpcFailure: busy, no target answered, or the request makes no sense.
+            RpcFailure: busy, over budget, no target answered, or the request makes no sense.
         """
-        if self.is_busy:
-            raise RpcFailure(grpc.StatusCode.INTERNAL, methods.BUSY_DETAILS)
-        if request.opts.duration_ms > MAX_DURATION_MS:
-            text = f"duration_ms must be at most {MAX_DURATION_MS} (one hour)"
-            raise RpcFailure(grpc.StatusCode.INVALID_ARGUMENT, text)
+        self.admit(request)
         self._running_session = request.session_id
-        started = time.monotonic()
-        result = "failed"
+        started, cpu = time.monotonic(), time.process_time()
+        result, size = "failed", 0
         try:
-            response = await self._capture(request, time_remaining_s)
-            result = "empty" if response.empty_trace else "done"
-            return response
+            self._work = asyncio.create_task(self._capture(request, time_remaining_s))
+            merged = await self._work
+            result, size = "empty" if merged.is_empty else "done", merged.pieces.size
+            return merged
         except asyncio.CancelledError:
             result = "cancelled"
+            if self._is_stopping:
+                raise RpcFailure(grpc.StatusCode.UNAVAILABLE, STOPPING_DETAILS) from None
             raise
         finally:
-            self._running_session = None
+            self._running_session = self._work = None
+            self.guard.ended(request.opts.duration_ms / 1000)
             seconds = time.monotonic() - started
-            self._record(result, seconds)
+            self._record(CaptureEnd(result, seconds, time.process_time() - cpu, size))
             log.info("capture_ended", result=result, seconds=round(seconds, 3))
+
+    async def finish(self, grace_s: float) -> None:
+        """Begin nothing new; let a running capture end within `grace_s`, then end it.
+
+        Continuous profiling ends too: a target that is left in it stays busy for ever.
+        """
+        self._is_stopping = True
+        if self._work is not None:
+            await asyncio.wait({self._work}, timeout=grace_s)
+        if self._work is not None:
+            self._work.cancel()
+        if self._is_continuous:
+            await self._call_all(methods.STOP_CONTINUOUS_PROFILING, b"", timeout_s=5)
 
     async def terminate(self, session_id: str) -> None:
         """End the running capture early; a session that does not run is not remembered."""
@@ -137,10 +203,13 @@ class HostSession:
         """Start continuous profiling on every target that can.
 
         Raises:
-            RpcFailure: no target started.
+            RpcFailure: no target started, or one runs already.
         """
+        if self.is_busy:
+            raise RpcFailure(grpc.StatusCode.INTERNAL, methods.BUSY_DETAILS)
         answers = await self._call_all(methods.START_CONTINUOUS_PROFILING, request, timeout_s=30)
         _require_one(answers)
+        self._is_continuous = True
 
     async def stop_continuous(self, request: bytes) -> None:
         """Stop continuous profiling on every target.
@@ -148,23 +217,24 @@ class HostSession:
         Raises:
             RpcFailure: no target had one.
         """
+        self._is_continuous = False
         answers = await self._call_all(methods.STOP_CONTINUOUS_PROFILING, request, timeout_s=30)
         _require_one(answers)
 
-    async def snapshot(self, request: bytes) -> wire.ProfileResponse:
+    async def snapshot(self, request: bytes) -> MergedCapture:
         """Return one merged snapshot of the targets that profile continuously.
 
         Raises:
             RpcFailure: no target had a snapshot.
         """
         answers = await self._call_all(methods.GET_SNAPSHOT, request, timeout_s=_GRACE_S)
+        answers = list(await asyncio.gather(*(_in_thread(answer) for answer in answers)))
         _require_one(answers)
-        merged = await asyncio.to_thread(_merge, [_unwrapped(answer) for answer in answers])
-        return wire.ProfileResponse(xspace=merged)
+        return await asyncio.to_thread(_merge, answers)
 
     async def _capture(
         self, request: wire.ProfileRequest, time_remaining_s: float | None
-    ) -> wire.ProfileResponse:
+    ) -> MergedCapture:
         deadline = time.monotonic() + (
             _GRACE_S + 2 * request.opts.duration_ms / 1000
             if time_remaining_s is None
@@ -177,19 +247,13 @@ class HostSession:
                 raise RpcFailure(grpc.StatusCode.INVALID_ARGUMENT, text)
             await asyncio.sleep(delay_s)
         timeout_s = max(0.1, deadline - time.monotonic() - _MERGE_RESERVE_S)
+        await self.forget_the_gone()
+        targets = self.inventory.addresses
         answers = await asyncio.gather(
-            *(self._capture_target(address, request, timeout_s) for address in self.targets)
+            *(self._capture_target(address, request, timeout_s) for address in targets)
         )
         _require_one(answers)
-        merged = await asyncio.to_thread(_merge, answers)
-        response = wire.ProfileResponse()
-        response.empty_trace = not await asyncio.to_thread(has_events, merged)
-        if request.emit_xspace:
-            response.xspace = merged
-        elif not response.empty_trace:
-            # Stock clients never save `xspace`; this is the one field that all of them write.
-            response.tool_data.add(name="xplane.pb", data=merged)
-        return response
+        return await asyncio.to_thread(_merge, answers)
 
     async def _capture_target(
         self, address: str, request: wire.ProfileRequest, timeout_s: float
@@ -202,17 +266,17 @@ class HostSession:
         sent.host_name = address
         sent.repository_root = ""
         answer = await self._call(address, methods.PROFILE, sent.SerializeToString(), timeout_s)
-        return await asyncio.to_thread(_unwrapped, answer)
+        return await _in_thread(answer)
 
     async def _call_all(self, path: str, body: bytes, *, timeout_s: float) -> list[TargetAnswer]:
         calls: list[Awaitable[TargetAnswer]] = [
-            self._call(address, path, body, timeout_s) for address in self.targets
+            self._call(address, path, body, timeout_s) for address in self.inventory.addresses
         ]
         return list(await asyncio.gather(*calls))
 
     async def _call(self, address: str, path: str, body: bytes, timeout_s: float) -> TargetAnswer:
         """One call; a target's failure is a value, so that it costs only itself."""
-        call = self._channels[address].unary_unary(
+        call = self.channel(address).unary_unary(
             path, request_serializer=bytes, response_deserializer=bytes
         )
         try:
@@ -226,46 +290,69 @@ class HostSession:
             )
 
 
+async def _in_thread(answer: TargetAnswer) -> TargetAnswer:
+    return await asyncio.to_thread(_unwrapped, answer)
+
+
 def _unwrapped(answer: TargetAnswer) -> TargetAnswer:
     """Take the XSpace out of a ProfileResponse and check that it is one."""
     if answer.failure is not None:
         return answer
+    if len(answer.answer) > _LARGE_BYTES:
+        give_back_free_memory()
     try:
-        xspace = wire.ProfileResponse.FromString(answer.xspace).xspace
-        has_events(xspace)
-    # The runtime's DecodeError differs between protobuf's implementations.
-    except (MalformedXSpaceError, ValueError, RuntimeError) as error:
+        space: Chunk = xspace_of_response(answer.answer)
+        process = ProcessXSpace(port_of(answer.address), space, answer.address)
+        # Walked here, where a malformed one costs only its own process.
+        _ = process.scanned
+    except MalformedXSpaceError as error:
         text = f"it answered with bytes that are no profile: {error}"
         return TargetAnswer(answer.address, failure=RpcFailure(grpc.StatusCode.DATA_LOSS, text))
-    except Exception as error:
-        if type(error).__name__ != "DecodeError":
-            raise
-        text = "it answered with bytes that are no profile"
-        return TargetAnswer(answer.address, failure=RpcFailure(grpc.StatusCode.DATA_LOSS, text))
-    return TargetAnswer(answer.address, xspace)
+    return TargetAnswer(answer.address, process=process)
 
 
 def _require_one(answers: Sequence[TargetAnswer]) -> None:
     """Raise the targets' common failure when none of them answered."""
+    if not answers:
+        text = (
+            "no process of this host is known to the agent: start the job's profiler server, "
+            "register it, or name it with --target"
+        )
+        raise RpcFailure(grpc.StatusCode.UNAVAILABLE, text)
     failures = [answer.failure for answer in answers if answer.failure is not None]
     if len(failures) < len(answers):
         return
-    if len({(failure.status, failure.details) for failure in failures}) == 1:
+    # A target without the method says nothing of those that have it.
+    able = [f for f in failures if f.status is not grpc.StatusCode.UNIMPLEMENTED] or failures
+    if len({(failure.status, failure.details) for failure in able}) == 1:
         # Clients know what a stock server's busy or unimplemented means: pass it on as it is.
-        raise failures[0]
+        raise able[0]
     text = "; ".join(f"{answer.address}: {answer.failure}" for answer in answers)
     raise RpcFailure(grpc.StatusCode.UNAVAILABLE, f"no target answered: {text}")
 
 
-def _merge(answers: Sequence[TargetAnswer]) -> bytes:
+def _merge(answers: Sequence[TargetAnswer]) -> MergedCapture:
+    give_back_free_memory()
     warnings = [
         f"{answer.address} is missing from this profile: {answer.failure}"
         for answer in answers
         if answer.failure is not None
     ]
-    processes = [
-        ProcessXSpace(process_listening_on(answer.address), answer.xspace, answer.address)
-        for answer in answers
-        if answer.failure is None
-    ]
-    return merge_xspaces(processes, warnings)
+    owners = owners_of_ports()
+    processes: list[ProcessXSpace] = []
+    for answer in answers:
+        pids = owners.get(port_of(answer.address), ())
+        if len(pids) > 1:
+            warnings.append(shared_port_text(answer.address, pids))
+        if answer.process is not None:
+            # Two servers of one process are told apart by their ports.
+            process = answer.process.process
+            if pids and pids[0] not in {known.process for known in processes}:
+                process = pids[0]
+            processes.append(replace(answer.process, process=process))
+    return MergedCapture(
+        merge_xspaces(processes, warnings),
+        not any(process.scanned.has_events for process in processes),
+        tuple(processes),
+        tuple(warnings),
+    )

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from podscope_agent.errors import NoTargetError, TargetError
+from podscope_agent.errors import TargetError
 
 _SCHEME = re.compile(r"^grpc://", re.IGNORECASE)
 _ADDRESS = re.compile(r"^(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):(?P<port>[0-9]{1,5})\Z")
@@ -18,7 +18,6 @@ def parse_targets(given: Iterable[str]) -> tuple[str, ...]:
 
     Raises:
         TargetError: an item is not an address.
-        NoTargetError: there is none.
     """
     addresses: dict[str, None] = {}
     for option in given:
@@ -32,6 +31,4 @@ def parse_targets(given: Iterable[str]) -> tuple[str, ...]:
             if not 1 <= int(match["port"]) <= _MAX_PORT:
                 raise TargetError(item.strip(), "the port must be 1 to 65535")
             addresses[text] = None
-    if not addresses:
-        raise NoTargetError
     return tuple(addresses)

@@ -63,14 +63,22 @@ def fields(buffer: memoryview, start: int = 0, end: int | None = None) -> Iterat
     position = start
     while position < end:
         tag_start = position
-        tag, position = read_varint(buffer, position, end)
+        # Nearly every tag is one byte, and nearly every length one or two.
+        tag = buffer[position]
+        if tag < 0x80:
+            position += 1
+        else:
+            tag, position = read_varint(buffer, position, end)
         wire_type = tag & 7
         value = position
-        if wire_type == VARINT:
-            _, position = read_varint(buffer, position, end)
-        elif wire_type == LENGTH_DELIMITED:
-            length, value = read_varint(buffer, position, end)
+        if wire_type == LENGTH_DELIMITED:
+            if position < end and buffer[position] < 0x80:
+                length, value = buffer[position], position + 1
+            else:
+                length, value = read_varint(buffer, position, end)
             position = value + length
+        elif wire_type == VARINT:
+            _, position = read_varint(buffer, position, end)
         elif wire_type == FIXED64:
             position += 8
         elif wire_type == FIXED32:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import psutil
@@ -12,7 +12,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from podscope._version import __version__
-from podscope_agent.live.model import BackendError, DeviceBackend, DeviceSample
+from podscope_agent.live.model import BackendError, CaptureEnd, DeviceBackend, DeviceSample
+from podscope_agent.live.peaks import DTYPE
 
 log = structlog.get_logger()
 
@@ -29,6 +30,10 @@ _DEVICE_GAUGES: Final = {
         "Share of the device memory's bandwidth in use.",
     ),
     "podscope_power_watts": ("power_watts", "Power the device draws."),
+    "podscope_device_step_time_seconds": (
+        "step_time_seconds",
+        "Mean time of a step in the last capture that was analysed.",
+    ),
     "podscope_device_temperature_celsius": ("temperature_celsius", "Temperature of the device."),
 }
 _LABELS: Final = ("host", "accelerator", "chip")
@@ -81,6 +86,32 @@ class LiveFigures(Collector):
                     family.add_metric([self._host, sample.accelerator, sample.chip], float(value))
             if family.samples:
                 yield family
+        yield from _labelled(
+            self._host,
+            "podscope_device_flops_per_second",
+            "FLOP/s of the device, by where the figure is from.",
+            "source",
+            [(s, s.flops_source, s.flops_per_second) for s in samples],
+        )
+        yield from _labelled(
+            self._host,
+            "podscope_device_peak_flops_per_second",
+            "FLOP/s that the device can do at most.",
+            "dtype",
+            [(s, DTYPE, s.peak_flops_per_second) for s in samples],
+        )
+        energy = CounterMetricFamily(
+            "podscope_energy_joules",
+            "Energy the device used since its driver began.",
+            labels=_LABELS,
+        )
+        for sample in samples:
+            if sample.energy_joules is not None:
+                energy.add_metric(
+                    [self._host, sample.accelerator, sample.chip], sample.energy_joules
+                )
+        if energy.samples:
+            yield energy
         up = GaugeMetricFamily(
             "podscope_backend_up", "Whether a source of figures answers.", labels=("backend",)
         )
@@ -118,6 +149,38 @@ class LiveFigures(Collector):
                 yield traffic
 
 
+def _labelled(
+    host: str,
+    name: str,
+    text: str,
+    label: str,
+    values: Sequence[tuple[DeviceSample, str, float | None]],
+) -> Iterator[Metric]:
+    family = GaugeMetricFamily(name, text, labels=(*_LABELS, label))
+    for sample, extra, value in values:
+        if value is not None:
+            family.add_metric([host, sample.accelerator, sample.chip, extra], value)
+    if family.samples:
+        yield family
+
+
+class TargetGauge(Collector):
+    """How many targets there are in each state, as they were found last."""
+
+    def __init__(self, states: Callable[[], Mapping[str, int]]) -> None:
+        """Ask `states` at scrape time."""
+        self._states = states
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the one series."""
+        family = GaugeMetricFamily(
+            "podscope_targets", "Profiler servers that this agent knows.", labels=("state",)
+        )
+        for state, count in self._states().items():
+            family.add_metric([state], count)
+        yield family
+
+
 class AgentMetrics:
     """The agent's registry: live figures and the count of its captures."""
 
@@ -138,7 +201,24 @@ class AgentMetrics:
             registry=self.registry,
         )
 
-    def record(self, result: str, seconds: float) -> None:
+        self._cpu = Counter(
+            "podscope_agent_capture_cpu_seconds_total",
+            "CPU time that the agent itself spent while it captured.",
+            registry=self.registry,
+        )
+        self._bytes = Counter(
+            "podscope_agent_capture_bytes_total",
+            "Bytes of the profiles that were captured.",
+            registry=self.registry,
+        )
+
+    def count_targets(self, states: Callable[[], Mapping[str, int]]) -> None:
+        """Export how many targets are in each state."""
+        self.registry.register(TargetGauge(states))
+
+    def record(self, ended: CaptureEnd) -> None:
         """Count one capture that ended."""
-        self._captures.labels(result=result).inc()
-        self._seconds.observe(seconds)
+        self._captures.labels(result=ended.result).inc()
+        self._seconds.observe(ended.seconds)
+        self._cpu.inc(ended.cpu_seconds)
+        self._bytes.inc(ended.size_bytes)

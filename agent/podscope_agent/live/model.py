@@ -9,6 +9,7 @@ class DeviceSample:
     """Figures of one chip at one moment; None for what the source does not tell.
 
     Ratios are 0 to 1, memory is in bytes, power in watts, temperature in degrees Celsius.
+    ``flops_source`` tells where the FLOP/s are from: ``estimated`` (from counters) or ``profile``.
     """
 
     accelerator: str
@@ -20,7 +21,29 @@ class DeviceSample:
     memory_limit_bytes: int | None = None
     memory_bandwidth_utilization_ratio: float | None = None
     power_watts: float | None = None
+    energy_joules: float | None = None
     temperature_celsius: float | None = None
+    flops_per_second: float | None = None
+    flops_source: str = ""
+    peak_flops_per_second: float | None = None
+    step_time_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class CaptureEnd:
+    """A capture that ended.
+
+    Attributes:
+        result: ``done``, ``empty``, ``failed``, ``refused`` or ``cancelled``.
+        seconds: From the request to the merged profile.
+        cpu_seconds: Of the agent itself in that time.
+        size_bytes: Of the merged profile.
+    """
+
+    result: str
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    size_bytes: int = 0
 
 
 class DeviceBackend(Protocol):

@@ -10,7 +10,9 @@ from typing import Final
 
 import grpc
 
+from podscope_agent.live.chips import TpuKind
 from podscope_agent.live.model import BackendError, DeviceSample
+from podscope_agent.live.peaks import peak_flops_per_second
 from podscope_protos import methods
 from podscope_protos.v1 import tpu_metrics_pb2 as wire
 
@@ -45,8 +47,11 @@ class TpuBackend:
 
     name = "tpu"
 
-    def __init__(self, addresses: Sequence[str] = (DEFAULT_ADDRESS,)) -> None:
-        """Connect lazily to `addresses`."""
+    def __init__(
+        self, addresses: Sequence[str] = (DEFAULT_ADDRESS,), chips: Sequence[TpuKind] = ()
+    ) -> None:
+        """Connect lazily to `addresses`; `chips` are those that the host's buses show."""
+        self._kinds = [kind for kind in chips for _ in range(kind.devices_per_chip)]
         options = (("grpc.enable_http_proxy", 0),)
         self._channels = [grpc.insecure_channel(address, options) for address in addresses]
 
@@ -60,10 +65,37 @@ class TpuBackend:
         for channel in self._channels:
             for name in self._supported(channel):
                 # A metric that one libtpu lacks must not hide the others.
-                for chip, value in self._read(channel, name):
+                for chip, value in self._per_device(name, self._read(channel, name)):
                     sample = chips.get(chip) or DeviceSample("tpu", str(chip))
                     chips[chip] = _SETTERS[name](sample, value)
-        return [chips[chip] for chip in sorted(chips)]
+        # Chips without a workload have a model and a size all the same.
+        for device in range(len(self._kinds)):
+            chips.setdefault(device, DeviceSample("tpu", str(device)))
+        return [self._with_model(device, chips[device]) for device in sorted(chips)]
+
+    def _per_device(self, name: str, values: list[tuple[int, float]]) -> list[tuple[int, float]]:
+        """Older libtpus tell the duty cycle of chips, where everything else is of devices."""
+        per_chip = self._kinds[0].devices_per_chip if self._kinds else 1
+        if name != DUTY_CYCLE or len(values) * per_chip > len(self._kinds):
+            return values
+        return [
+            (chip * per_chip + device, value)
+            for chip, value in values
+            for device in range(per_chip)
+        ]
+
+    def _with_model(self, device: int, sample: DeviceSample) -> DeviceSample:
+        if device >= len(self._kinds):
+            return sample
+        kind = self._kinds[device]
+        peak = peak_flops_per_second(kind.name)
+        limit = sample.memory_limit_bytes
+        return replace(
+            sample,
+            model=kind.name,
+            memory_limit_bytes=kind.memory_bytes if limit is None else limit,
+            peak_flops_per_second=None if peak is None else peak / kind.devices_per_chip,
+        )
 
     def _supported(self, channel: grpc.Channel) -> list[str]:
         body = wire.ListSupportedMetricsRequest().SerializeToString()

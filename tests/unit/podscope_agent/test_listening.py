@@ -3,7 +3,7 @@ import socket
 import pytest
 
 from podscope_agent.errors import ListenError, PortInUseError
-from podscope_agent.listening import bracketed, check_bind, free_port
+from podscope_agent.listening import bracketed, check_bind, held_port
 
 
 def test_a_taken_port_names_the_option_that_chooses_another() -> None:
@@ -22,8 +22,11 @@ def test_a_foreign_address_is_not_taken_for_a_port_in_use(host: str) -> None:
         check_bind(host, 0, "--port")
 
 
-def test_a_port_that_was_checked_is_still_free() -> None:
-    port = free_port("127.0.0.1")
+def test_a_port_is_free_once_it_is_held_no_more_and_after_it_was_checked() -> None:
+    with held_port("127.0.0.1") as held:
+        port = held.getsockname()[1]
+        with pytest.raises(PortInUseError):
+            check_bind("127.0.0.1", port, "--port")
     check_bind("127.0.0.1", port, "--port")
     check_bind("127.0.0.1", port, "--port")
 

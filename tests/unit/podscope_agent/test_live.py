@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent import futures
 from types import SimpleNamespace
@@ -172,6 +175,7 @@ def test_nvml_figures_are_in_base_units_and_a_refusal_hides_one_figure() -> None
         memory_limit_bytes=80 * GIB,
         power_watts=512.3,
         temperature_celsius=61.0,
+        peak_flops_per_second=989e12,
     )
     assert second.duty_cycle_ratio is None
     assert second.memory_used_bytes == 71 * GIB
@@ -185,3 +189,35 @@ def test_monitor_answers_in_the_words_that_scrapers_know() -> None:
     assert "Utilization of TPU Matrix Units (higher is better): 10.1%\n" in response.data
     assert response.monitor_result.device_idle_time_percent == pytest.approx(40)
     assert monitor_response([], level=1, with_timestamp=False) is None
+
+
+TPU_INFO = """
+import sys
+from tpu_info import device, metrics
+for usage in metrics.get_chip_usage(device.TpuChip.V5E, sys.argv[1]):
+    print(usage.device_id, usage.memory_usage, usage.total_memory, usage.duty_cycle_pct)
+"""
+
+
+def test_tpu_infos_own_reader_agrees_on_the_same_server(libtpu: int) -> None:
+    """In a process of its own, as its message classes may want another protobuf."""
+    pytest.importorskip("tpu_info")
+    address = f"127.0.0.1:{libtpu}"
+    told = subprocess.run(
+        [sys.executable, "-c", TPU_INFO, address],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ).stdout
+    rows = [tuple(float(text) for text in line.split()) for line in told.splitlines()]
+    ours = TpuBackend([address]).sample()
+    assert len(ours) == 2
+    for row, sample in zip(rows, ours, strict=True):
+        assert sample.duty_cycle_ratio is not None
+        chip, used, limit, duty_percent = row
+        assert chip == float(sample.chip)
+        assert used == sample.memory_used_bytes
+        assert limit == sample.memory_limit_bytes
+        assert duty_percent == pytest.approx(100 * sample.duty_cycle_ratio)

@@ -3,8 +3,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podscope_agent.errors import MalformedXSpaceError
-from podscope_agent.merge import ProcessXSpace, has_events, merge_xspaces
+from podscope_agent.merge import ProcessXSpace, merge_into_files, merge_xspaces
 from podscope_protos.v1.xplane_pb2 import XPlane, XSpace
+
+
+def has_events(data: bytes) -> bool:
+    return ProcessXSpace(1, data, "localhost:1").scanned.has_events
+
 
 START_NS = 1_700_000_000_000_000_000
 
@@ -42,7 +47,7 @@ def merge(*spaces: XSpace, warnings: list[str] | None = None) -> XSpace:
         ProcessXSpace(100 + i, s.SerializeToString(), f"localhost:{9000 + i}")
         for i, s in enumerate(spaces)
     ]
-    return XSpace.FromString(merge_xspaces(processes, warnings or []))
+    return XSpace.FromString(merge_xspaces(processes, warnings or []).joined())
 
 
 def names(merged: XSpace) -> list[str]:
@@ -179,3 +184,30 @@ def test_any_bytes_are_an_xspace_or_malformed(data: bytes) -> None:
     except MalformedXSpaceError as error:
         offset = error.offset
     assert 0 <= offset <= len(data)
+
+
+def as_process(number: int, built: XSpace) -> ProcessXSpace:
+    return ProcessXSpace(number, built.SerializeToString(), f"localhost:{number}")
+
+
+def test_a_profile_within_the_limit_is_one_file() -> None:
+    processes = [as_process(n, space(plane("/host:CPU"))) for n in (7, 8)]
+    [only] = merge_into_files(processes, ["lost"], 10_000)
+    assert only.suffix == ""
+    assert only.pieces.joined() == merge_xspaces(processes, ["lost"]).joined()
+
+
+def test_a_profile_above_the_limit_has_a_file_of_each_process() -> None:
+    processes = [as_process(n, space(plane("/host:CPU", events=20 * n))) for n in (7, 8, 9)]
+    files = merge_into_files(processes, ["lost"], 2000)
+    assert [part.suffix for part in files] == ["", "process-8", "process-9"]
+    spaces = [XSpace.FromString(part.pieces.joined()) for part in files]
+    assert [len(s.planes[0].lines[0].events) for s in spaces] == [140, 160, 180]
+    assert spaces[0].warnings[0] == "lost"
+    assert all("each of its 3 processes has a file of its own" in s.warnings[-1] for s in spaces)
+
+
+def test_planes_that_claim_to_hold_stats_and_do_not_are_malformed() -> None:
+    body = b"\x12\x10Task Environment\x32\x02\x08\xff"
+    with pytest.raises(MalformedXSpaceError):
+        has_events(bytes([0x0A, len(body)]) + body)

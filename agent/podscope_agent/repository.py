@@ -1,0 +1,130 @@
+"""Writes profiles to a shared repository, where the agent may: a folder or an object store."""
+
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from podscope_agent.errors import RepositoryError
+from podscope_agent.pieces import Pieces
+
+_SCHEMES: Final = ("s3://", "gs://")
+_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,240}")
+_SUFFIX: Final = ".xplane.pb"
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenProfile:
+    """A profile in a repository.
+
+    Attributes:
+        path: As people find it.
+        sha256: Digest in hex.
+    """
+
+    path: str
+    size: int
+    sha256: str
+
+
+class Repository:
+    """Roots below which this agent may write ``session/host.xplane.pb``.
+
+    Args:
+        allowed_roots: Folders, ``s3://bucket/prefix`` or ``gs://bucket/prefix``; a request may
+            name one of them or something below.
+    """
+
+    def __init__(self, allowed_roots: Sequence[str]) -> None:
+        self.allowed_roots = tuple(root.rstrip("/") for root in allowed_roots if root.strip("/ "))
+
+    def allows(self, root: str) -> bool:
+        """Whether a request may have its profile written below ``root``."""
+        return self._normal(root) is not None
+
+    def write(self, root: str, session: str, host: str, profile: Pieces) -> WrittenProfile:
+        """Write a profile under a temporary name and move it to its own.
+
+        Raises:
+            RepositoryError: The root is not allowed, a name is no name, or it cannot be written.
+        """
+        base = self._normal(root)
+        if base is None:
+            msg = f"'{root[:200]}' is no root that this agent may write to; see --allow-root"
+            raise RepositoryError(msg)
+        for name in (session, host):
+            if not _NAME.fullmatch(name):
+                msg = f"'{name[:80]}' is no name of a session or a host"
+                raise RepositoryError(msg)
+        key = f"{session}/{host}{_SUFFIX}"
+        try:
+            if base.startswith(_SCHEMES):
+                digest = _put_object(base, key, profile)
+            else:
+                digest = _put_file(Path(base) / session, f"{host}{_SUFFIX}", profile)
+        except OSError as error:
+            msg = f"cannot write {base}/{key}: {error.strerror or error}"
+            raise RepositoryError(msg) from error
+        return WrittenProfile(f"{base}/{key}", profile.size, digest)
+
+    def _normal(self, root: str) -> str | None:
+        """The root without detours, when it is an allowed one or below one."""
+        if root.startswith(_SCHEMES):
+            scheme, _, rest = root.partition("://")
+            parts = rest.rstrip("/").split("/")
+            if any(part in {"", ".", ".."} for part in parts):
+                return None
+            normal = f"{scheme}://{'/'.join(parts)}"
+        elif root.startswith("/"):
+            # A link inside an allowed folder must not lead out of it.
+            normal = os.path.realpath(root)
+        else:
+            return None
+        for allowed in self.allowed_roots:
+            own = allowed if allowed.startswith(_SCHEMES) else os.path.realpath(allowed)
+            if normal == own or normal.startswith(f"{own}/"):
+                return normal
+        return None
+
+
+def _put_file(folder: Path, name: str, profile: Pieces) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f".{name}.{secrets.token_hex(8)}.tmp"
+    try:
+        with temporary.open("wb") as file:
+            digest = profile.write_to(file)
+        temporary.replace(folder / name)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    return digest
+
+
+def _put_object(base: str, key: str, profile: Pieces) -> str:
+    # Sixteen megabytes that an agent without an object store never loads.
+    try:
+        import obstore
+        from obstore.exceptions import BaseError
+        from obstore.store import from_url
+    except ImportError as error:
+        msg = "writing to an object store needs: pip install 'podscope[agent,upload]'"
+        raise RepositoryError(msg) from error
+    digest = hashlib.sha256()
+
+    def hashed() -> Iterator[bytes]:
+        for piece in profile.slices():
+            digest.update(piece)
+            yield bytes(piece)
+
+    try:
+        # An object store shows an object only when it is whole.
+        obstore.put(from_url(base), key, hashed())
+    except BaseError as error:
+        reason = str(error).strip().partition("\n")[0]
+        msg = f"cannot write {base}/{key}: {reason}"
+        raise RepositoryError(msg) from error
+    return digest.hexdigest()
