@@ -5,6 +5,9 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
+
+_ENOUGH_ANSWERS: Final = 16
 
 
 class ByteBudget:
@@ -17,30 +20,37 @@ class ByteBudget:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._used = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting: deque[tuple[int, asyncio.Future[int]]] = deque()
+        self._learned: int | None = None
 
     @asynccontextmanager
     async def reserve(self, size: int) -> AsyncIterator["Reservation"]:
-        """Hold ``size`` bytes until the block ends; first come, first served."""
-        if self._waiting or not self._fits(size):
-            turn = asyncio.get_running_loop().create_future()
+        """Hold ``size`` bytes, or what was learned, until the block ends; first come first."""
+        held = self._learned or size
+        if self._waiting or not self._fits(held):
+            turn: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             entry = (size, turn)
             self._waiting.append(entry)
             try:
-                await turn
+                held = await turn
             except asyncio.CancelledError:
                 if turn.done() and not turn.cancelled():
-                    self._give_back(size)
+                    self._give_back(turn.result())
                 else:
                     self._waiting.remove(entry)
                 raise
         else:
-            self._used += size
-        reservation = Reservation(self, size)
+            self._used += held
+        reservation = Reservation(self, held)
         try:
             yield reservation
         finally:
             self._give_back(reservation.size)
+
+    def learn(self, size: int) -> None:
+        """Take the hosts that are not started yet for this size, whatever was said before."""
+        self._learned = max(1, size)
+        self._admit()
 
     def grow(self, by: int) -> None:
         """Account a host that turned out larger (or smaller) than it was taken for."""
@@ -55,11 +65,15 @@ class ByteBudget:
         self._admit()
 
     def _admit(self) -> None:
-        while self._waiting and self._fits(self._waiting[0][0]):
-            size, turn = self._waiting.popleft()
+        while self._waiting:
+            size, turn = self._waiting[0]
+            held = self._learned or size
+            if not self._fits(held):
+                return
+            self._waiting.popleft()
             if not turn.done():
-                self._used += size
-                turn.set_result(None)
+                self._used += held
+                turn.set_result(held)
 
 
 class Reservation:
@@ -73,6 +87,33 @@ class Reservation:
         """Correct the estimate by the size that arrived."""
         self._budget.grow(size - self.size)
         self.size = size
+
+
+class ExpectedSize:
+    """Learns from the hosts that have answered what the others will bring.
+
+    Args:
+        budget: Is told.
+        size: What a host was taken for at first.
+    """
+
+    def __init__(self, budget: ByteBudget, size: int) -> None:
+        self._budget = budget
+        self._size = size
+        self._count = self._total = self._largest = 0
+
+    def arrived(self, size: int) -> None:
+        """Take in one answer."""
+        self._count += 1
+        self._total += size
+        self._largest = max(self._largest, size)
+        # Small profiles come first: only several of them make the guess smaller, and to the
+        # largest of them, while the guess grows with their mean.
+        mean = self._total // self._count
+        if mean > self._size:
+            self._budget.learn(mean)
+        elif self._count >= _ENOUGH_ANSWERS:
+            self._budget.learn(min(self._size, self._largest))
 
 
 class StartLine:

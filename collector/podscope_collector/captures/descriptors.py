@@ -1,10 +1,12 @@
 """File descriptors: every host in flight holds one, and the usual limit is 1,024."""
 
+from typing import Final
+
 import structlog
 
 log = structlog.get_logger(__name__)
 
-_SPARE = 128
+SPARE_DESCRIPTORS: Final = 128
 """What the rest of the process may hold: log, database, storage, the event loop."""
 
 
@@ -19,7 +21,7 @@ def affordable_width(wanted: int) -> int:
     except ImportError:  # Windows has no such limit
         return wanted
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + _SPARE
+    needed = wanted + SPARE_DESCRIPTORS
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return wanted
     goal = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
@@ -29,7 +31,7 @@ def affordable_width(wanted: int) -> int:
             soft = goal
         except (OSError, ValueError):
             log.debug("descriptor_limit_not_raised", soft=soft, wanted=goal)
-    width = max(1, min(wanted, soft - _SPARE))
+    width = max(1, min(wanted, soft - SPARE_DESCRIPTORS))
     if width < wanted:
         log.warning("few_file_descriptors", limit=soft, hosts_at_once=width, raise_to=needed)
     return width

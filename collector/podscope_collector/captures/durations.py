@@ -23,3 +23,16 @@ def parse_duration_ms(text: str, what: str = "duration") -> int:
         msg = f"{what} '{text[:40]}' is finer than a millisecond"
         raise RequestError(msg)
     return round(exact)
+
+
+def parse_window_ms(text: str, what: str) -> int:
+    """Whole milliseconds of a window, which is never empty.
+
+    Raises:
+        RequestError: As of ``parse_duration_ms``, or it is no time at all.
+    """
+    window_ms = parse_duration_ms(text, what)
+    if not window_ms:
+        msg = f"{what} {text.strip()[:40]} captures nothing; write 1ms to 1h"
+        raise RequestError(msg)
+    return window_ms

@@ -3,8 +3,8 @@
 import asyncio
 import math
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Final
@@ -12,15 +12,25 @@ from typing import Final
 import grpc
 import structlog
 
-from podscope_collector.captures.admission import ByteBudget, Reservation, StartLine
+from podscope_collector.captures.addresses import Target
+from podscope_collector.captures.admission import ByteBudget, ExpectedSize, Reservation, StartLine
+from podscope_collector.captures.agents import PINGS, AgentLink
+from podscope_collector.captures.clocks import between
 from podscope_collector.captures.descriptors import affordable_width
+from podscope_collector.captures.fitting import (
+    check_descriptors,
+    check_together,
+    expected_bytes,
+)
 from podscope_collector.captures.keeping import Keeper, Kept
-from podscope_collector.captures.outcome import CaptureOutcome, HostUpdate
+from podscope_collector.captures.limits import PIECE_BYTES, FanoutLimits
+from podscope_collector.captures.outcome import Attempt, CaptureOutcome, HostUpdate
+from podscope_collector.captures.profile_request import profile_request
 from podscope_collector.captures.quorum import decide
 from podscope_collector.captures.reasons import Failure, NextStep, classify, pause_s
 from podscope_collector.captures.request import MAX_DURATION_MS, CaptureRequest
 from podscope_collector.captures.states import HostState, ReasonCode
-from podscope_collector.captures.targets import Target
+from podscope_collector.captures.through_agent import AgentCapture
 from podscope_collector.host_names import distinct_host_names
 from podscope_collector.storage import Storage, StorageError
 from podscope_protos.methods import MAX_MESSAGE_BYTES, PROFILE
@@ -38,26 +48,6 @@ CHANNEL_OPTIONS: Final = (
     # Connections of an earlier capture would bring their back-off with them.
     ("grpc.use_local_subchannel_pool", 1),
 )
-MAX_EVENTS: Final = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class FanoutLimits:
-    """Bounds of one capture's use of this machine.
-
-    Attributes:
-        width: Hosts in flight at once.
-        byte_budget: Bytes of profiles in memory at once; beyond it hosts wait to be started.
-        expected_host_bytes: What a host is taken for until its profile has arrived.
-        connect_timeout_s: For a connection to come up.
-        start_patience_s: How long connected hosts wait for those still connecting.
-    """
-
-    width: int = 1024
-    byte_budget: int = 1 << 30
-    expected_host_bytes: int = 4 << 20
-    connect_timeout_s: float = 10.0
-    start_patience_s: float = 1.0
 
 
 DEFAULT_LIMITS: Final = FanoutLimits()
@@ -71,7 +61,9 @@ async def run_capture(
     on_update: OnUpdate,
     *,
     host_names: Sequence[str] | None = None,
+    attempts_before: Mapping[str, int] | None = None,
     limits: FanoutLimits = DEFAULT_LIMITS,
+    agent_token: str | None = None,
 ) -> CaptureOutcome:
     """Profile every target at once and store what they send.
 
@@ -86,17 +78,29 @@ async def run_capture(
         on_update: Called on the event loop at every change of a host, so it must not block.
         host_names: Names of the hosts within the session, in the order of the targets; made
             from the addresses when they are not given.
+        attempts_before: By host name, the attempts of earlier runs, for the count to go on.
         limits: Width and memory.
+        agent_token: For agents that ask for one.
 
     Raises:
+        DoesNotFitError: The request wants all hosts together, and that is impossible here.
         asyncio.CancelledError: The caller cancelled; all RPCs are cancelled first, and every
             host has got its final update.
     """
-    names = distinct_host_names(target.address for target in targets)
+    host_bytes = request.expected_host_bytes or limits.expected_host_bytes
+    if request.synchronized:
+        check_together(targets, host_bytes, byte_budget=limits.byte_budget, width=limits.width)
+        check_descriptors(len(targets))
+    names = distinct_host_names(target.shown_name for target in targets)
     if host_names is not None:
         names = list(host_names)
     flight = _Flight(request, session, on_update, limits, len(targets), Keeper(storage, session))
-    hosts = [_Host(flight, target, name) for target, name in zip(targets, names, strict=True)]
+    flight.agent_token = agent_token
+    before = attempts_before or {}
+    hosts = [
+        _Host(flight, target, name, before.get(name, 0))
+        for target, name in zip(targets, names, strict=True)
+    ]
     started_at = datetime.now(UTC)
     async with asyncio.TaskGroup() as group:
         for host in hosts:
@@ -126,8 +130,15 @@ class _Flight:
         width = affordable_width(min(count, limits.width))
         self.width = asyncio.Semaphore(width)
         self.budget = ByteBudget(limits.byte_budget)
-        at_once = max(1, limits.byte_budget // limits.expected_host_bytes)
-        self.start_line = StartLine(min(width, at_once), limits.start_patience_s, request.delay_ms)
+        self.fetches = asyncio.Semaphore(limits.fetches)
+        self.agent_token: str | None = None
+        self.host_bytes = request.expected_host_bytes or limits.expected_host_bytes
+        self.sizes = ExpectedSize(self.budget, self.host_bytes)
+        at_once = max(1, limits.byte_budget // self.host_bytes)
+        # Who wants all together wants those that are slow to connect too.
+        patience_s = limits.connect_timeout_s if request.synchronized else limits.start_patience_s
+        expected = count if request.synchronized else min(width, at_once)
+        self.start_line = StartLine(expected, patience_s, request.delay_ms)
         whole_ms = request.delay_ms + request.duration_ms + request.timeout_ms
         # No attempt begins later than this; one that has begun has its own deadline.
         self.last_start = monotonic() + whole_ms / 1000
@@ -145,12 +156,15 @@ class _Flight:
 class _Host:
     """One host on its way through the states."""
 
-    def __init__(self, flight: _Flight, target: Target, name: str) -> None:
+    def __init__(self, flight: _Flight, target: Target, name: str, attempts_before: int) -> None:
         self._flight = flight
         self._target = target
+        self._attempts_before = attempts_before
         self._in_state_since = monotonic()
         self._timings: dict[str, float] = {}
-        self.now = HostUpdate(target=target.address, host=name)
+        self._attempt_timings: dict[str, float] = {}
+        self._attempt_began: datetime | None = None
+        self.now = HostUpdate(target=target.address, host=name, attempts=attempts_before)
 
     async def run(self) -> None:
         """Attempt until done, final, or out of attempts; only cancellation leaves here."""
@@ -173,7 +187,9 @@ class _Host:
         for number in range(1, request.attempts + 1):
             async with (
                 self._flight.width,
-                self._flight.budget.reserve(self._flight.limits.expected_host_bytes) as share,
+                self._flight.budget.reserve(
+                    expected_bytes(self._target, self._flight.host_bytes)
+                ) as share,
             ):
                 result = await self._attempt(number, duration_ms, share)
             if isinstance(result, Kept):
@@ -190,6 +206,7 @@ class _Host:
                 duration_ms = min(2 * duration_ms, MAX_DURATION_MS)
             self._move(
                 HostState.PENDING,
+                ended_as=HostState.EMPTY if is_empty else HostState.FAILED,
                 reason=result.reason,
                 grpc_code=result.grpc_code,
                 message=f"{result.message} (next try in {wait_s:.1f} s)",
@@ -197,18 +214,27 @@ class _Host:
             await asyncio.sleep(wait_s)
 
     async def _attempt(self, number: int, duration_ms: int, share: Reservation) -> Kept | Failure:
+        self._attempt_began = datetime.now(UTC)
+        self._attempt_timings = {}
         self._move(
             HostState.CONNECTING,
-            attempts=number,
-            started_at=self.now.started_at or datetime.now(UTC),
+            attempts=self._attempts_before + number,
+            started_at=self.now.started_at or self._attempt_began,
         )
         line = self._flight.start_line
         in_line = number == 1
+        link: AgentLink | None = None
         async with grpc.aio.insecure_channel(
             self._target.address, options=CHANNEL_OPTIONS
         ) as channel:
             try:
                 is_ready = await self._connect(channel)
+                if is_ready:
+                    link = await AgentLink.open(
+                        channel,
+                        pings=PINGS if self._flight.request.delay_ms else 1,
+                        token=self._flight.agent_token,
+                    )
                 if is_ready and in_line:
                     self._move(HostState.ARMED)
                     in_line = False
@@ -223,11 +249,16 @@ class _Host:
             finally:
                 if in_line:
                     line.leave()
+            if link is not None:
+                # Its profile comes in pieces: the memory that was set aside is not needed.
+                share.becomes(PIECE_BYTES)
+                return await self._through_agent(link, duration_ms)
             answer = await self._profile(channel, duration_ms, is_ready=is_ready)
         if isinstance(answer, Failure):
             return answer
         share.becomes(len(answer))
-        self._move(HostState.STORING)
+        self._flight.sizes.arrived(len(answer))
+        self._move(HostState.STORING, transfer="unary")
         return await self._keep(answer)
 
     async def _connect(self, channel: grpc.aio.Channel) -> bool:
@@ -239,6 +270,35 @@ class _Host:
                 await channel.wait_for_state_change(state)
                 state = channel.get_state(try_to_connect=True)
         return state is ready
+
+    async def _through_agent(self, link: AgentLink, duration_ms: int) -> Kept | Failure:
+        flight = self._flight
+        start_ns = flight.start_line.start_timestamp_ns()
+        if start_ns and link.offset is not None:
+            # The same instant, as the agent's own clock will show it.
+            start_ns += link.offset.offset_ns
+        self.now = replace(self.now, clock=link.offset)
+        flight.warm_up()
+        capture = AgentCapture(
+            link,
+            f"{flight.session}/{self.now.host}/{self.now.attempts}",
+            self._target,
+            self.now.host,
+            flight.keeper,
+            flight.fetches,
+            self._move,
+        )
+        wait_ms = flight.request.delay_ms if start_ns else 0
+        result = await capture.run(
+            profile_request(
+                flight.request, flight.keeper, self._target, self.now.host, duration_ms, start_ns
+            ),
+            window_s=(duration_ms + wait_ms) / 1000,
+            timeout_s=flight.request.timeout_ms / 1000,
+            retry_empty=flight.request.retry_empty,
+        )
+        self.now = replace(self.now, clock=between(capture.offset_before, capture.offset_after))
+        return result
 
     async def _profile(
         self, channel: grpc.aio.Channel, duration_ms: int, *, is_ready: bool
@@ -260,7 +320,15 @@ class _Host:
         over = asyncio.get_running_loop().call_later(window_s, self._move, HostState.RECEIVING)
         try:
             answer: bytes = await call(
-                self._profile_request(duration_ms, start_ns), timeout=deadline_s
+                profile_request(
+                    request,
+                    self._flight.keeper,
+                    self._target,
+                    self.now.host,
+                    duration_ms,
+                    start_ns,
+                ),
+                timeout=deadline_s,
             )
         except grpc.aio.AioRpcError as error:
             return classify(
@@ -274,44 +342,6 @@ class _Host:
             return answer
         finally:
             over.cancel()
-
-    def _profile_request(self, duration_ms: int, start_ns: int) -> wire.ProfileRequest:
-        request = self._flight.request
-        keeper = self._flight.keeper
-        options = wire.ProfileOptions(
-            # Version 0 would have the server replace all options by its defaults.
-            version=1,
-            include_dataset_ops=True,
-            host_tracer_level=request.host_tracer_level,
-            device_tracer_level=request.device_tracer_level,
-            python_tracer_level=request.python_tracer_level,
-            enable_hlo_proto=True,
-            start_timestamp_ns=start_ns,
-            duration_ms=duration_ms,
-            repository_path=keeper.storage.root,
-            session_id=self._flight.session,
-            override_hostname=self.now.host,
-        )
-        for key, given in request.advanced_configuration.items():
-            slot = options.advanced_configuration[key]
-            if isinstance(given, bool):
-                slot.bool_value = given
-            elif isinstance(given, int):
-                slot.int64_value = given
-            else:
-                slot.string_value = given
-        return wire.ProfileRequest(
-            duration_ms=duration_ms,
-            max_events=MAX_EVENTS,
-            tools=["xplane.pb"],
-            opts=options,
-            # A server too old for emit_xspace writes a file here; on a shared folder that is
-            # where we look for it.
-            repository_root=keeper.repository_root,
-            session_id=self._flight.session,
-            host_name=self._target.address,
-            emit_xspace=True,
-        )
 
     async def _keep(self, answer: bytes) -> Kept | Failure:
         """Check and store the answer off the loop; a cancelled capture still keeps it."""
@@ -344,6 +374,7 @@ class _Host:
             sha256=kept.file.sha256,
             file=kept.file.path,
             warnings=kept.warnings,
+            window_ns=kept.window_ns,
             finished_at=datetime.now(UTC),
         )
 
@@ -358,14 +389,40 @@ class _Host:
             finished_at=datetime.now(UTC),
         )
 
-    def _move(self, state: HostState, **changes: object) -> None:
+    def _move(
+        self, state: HostState, *, ended_as: HostState | None = None, **changes: object
+    ) -> None:
         now = monotonic()
         before = str(self.now.state)
-        self._timings[before] = self._timings.get(before, 0.0) + now - self._in_state_since
+        for timings in (self._timings, self._attempt_timings):
+            timings[before] = timings.get(before, 0.0) + now - self._in_state_since
         self._in_state_since = now
-        timings = {name: round(1000 * spent) for name, spent in self._timings.items()}
-        self.now = replace(self.now, state=state, timings_ms=timings, **changes)  # type: ignore[arg-type] # checked by replace itself
+        self.now = replace(self.now, state=state, timings_ms=_rounded(self._timings), **changes)  # type: ignore[arg-type] # checked by replace itself
+        if state.is_final or ended_as is not None:
+            self._end_attempt(ended_as or state)
         try:
             self._flight.on_update(self.now)
         except Exception:
             log.exception("update_callback_failed", target=self._target.address)
+
+    def _end_attempt(self, state: HostState) -> None:
+        """Add the attempt that is over to the history; a host may end between two."""
+        if self._attempt_began is None:
+            return
+        attempt = Attempt(
+            number=self.now.attempts,
+            state=state,
+            reason=self.now.reason,
+            message=self.now.message,
+            grpc_code=self.now.grpc_code,
+            bytes=self.now.bytes,
+            timings_ms=_rounded(self._attempt_timings),
+            started_at=self._attempt_began,
+            finished_at=datetime.now(UTC),
+        )
+        self._attempt_began = None
+        self.now = replace(self.now, history=(*self.now.history, attempt))
+
+
+def _rounded(seconds: Mapping[str, float]) -> dict[str, int]:
+    return {name: round(1000 * spent) for name, spent in seconds.items()}

@@ -1,8 +1,12 @@
 """Checks what a host sent and stores it: valid profiles in the session, the rest aside."""
 
 import contextlib
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from mmap import mmap
 
+from podscope_collector.captures.incoming import IncomingProfile
 from podscope_collector.captures.reasons import Failure, NextStep
 from podscope_collector.captures.response import ResponseError, unwrap
 from podscope_collector.captures.states import ReasonCode
@@ -19,10 +23,13 @@ class Kept:
     Attributes:
         file: Where.
         warnings: Errors and warnings that the profiler put into it.
+        window_ns: Start and end of the profiler's session, Unix time by the host's clock; None
+            for what the profile does not tell.
     """
 
     file: StoredFile
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    window_ns: tuple[int | None, int | None] = (None, None)
 
 
 class Keeper:
@@ -37,6 +44,11 @@ class Keeper:
         """What a server that writes its own file takes for the folder of all sessions."""
         root = self.storage.root if self.storage.folder is None else str(self.storage.folder)
         return f"{root.rstrip('/')}/{PROFILE_FOLDER}"
+
+    def repository_root_is_below(self, allowed: Sequence[str]) -> bool:
+        """Whether an agent that may write to ``allowed`` roots can write to this session."""
+        own = self.repository_root
+        return any(own == root or own.startswith(f"{root.rstrip('/')}/") for root in allowed)
 
     def warm_up(self) -> None:
         """Load what ``keep`` needs, so that it happens while the hosts still capture."""
@@ -67,14 +79,71 @@ class Keeper:
             )
         if unwrapped.xspace is None:
             return self._written_by_server(host, address)
-        return self._keep_xspace(unwrapped.xspace, host, address)
+        return self.keep_xspace(unwrapped.xspace, host, address)
 
-    def _keep_xspace(self, xspace: bytes | memoryview, host: str, address: str) -> Kept | Failure:
+    def keep_xspace(self, xspace: bytes | memoryview, host: str, address: str) -> Kept | Failure:
+        """Store a serialised XSpace, as ``keep`` does with the one of an answer."""
         try:
-            warnings = _check(xspace)
+            found = _check(xspace)
         except _Invalid as error:
             return self._reject(xspace, host, address, str(error))
-        return Kept(self.storage.put_xspace(self.session, host, xspace), warnings)
+        file = self.storage.put_xspace(self.session, host, xspace)
+        return Kept(file, found.warnings, found.window_ns)
+
+    def keep_incoming(
+        self, incoming: IncomingProfile, sha256: str, host: str, address: str
+    ) -> Kept | Failure:
+        """Store a profile that was received in pieces.
+
+        Args:
+            incoming: The closed file.
+            sha256: What the sender says of it.
+            host: Name within the session.
+            address: Who sent it, for messages.
+
+        Raises:
+            StorageError: It cannot be written.
+        """
+        if incoming.sha256 != sha256:
+            return Failure(
+                ReasonCode.CORRUPT,
+                NextStep.RETRY,
+                f"the profile of {address} was damaged on the way (its SHA-256 differs)",
+            )
+        content = incoming.content()
+        try:
+            found = _check(content)
+        except _Invalid as error:
+            return self._reject(memoryview(content), host, address, str(error))
+        file = self.storage.adopt_xspace(
+            self.session, host, incoming.path, incoming.size, incoming.sha256
+        )
+        return Kept(file, found.warnings, found.window_ns)
+
+    def written_by_agent(self, size: int, sha256: str, host: str, address: str) -> Kept | Failure:
+        """Account a profile that an agent wrote to our storage by itself; no byte of it is read.
+
+        Raises:
+            StorageError: The storage cannot be asked.
+        """
+        path = self.storage.xspace_path(self.session, host)
+        there = self.storage.size_of(path)
+        if there != size:
+            found = "there is none" if there is None else f"it has {there:,}"
+            return Failure(
+                ReasonCode.STORAGE,
+                NextStep.RETRY,
+                f"{address} says that it wrote {size:,} bytes to {path}, and {found}; does its "
+                "--allow-root name the storage of this service?",
+            )
+        return Kept(StoredFile(path, size, sha256))
+
+    def holds_another(self, host: str, xspace: bytes) -> bool:
+        """Whether the session has a profile of the host with other bytes."""
+        if not self.storage.has_xspace(self.session, host):
+            return False
+        stored = self.storage.stat_xspace(self.session, host)
+        return stored.sha256 != hashlib.sha256(xspace).hexdigest()
 
     def _reject(
         self, content: bytes | memoryview, host: str, address: str, problem: str
@@ -92,7 +161,7 @@ class Keeper:
         for name in dict.fromkeys(written_as):
             if "/" not in name and self.storage.has_xspace(self.session, name):
                 path = self.storage.xspace_path(self.session, name)
-                kept = self._keep_xspace(self.storage.read(path), host, address)
+                kept = self.keep_xspace(self.storage.read(path), host, address)
                 if name != host:
                     self.storage.delete([path])
                 return kept
@@ -108,8 +177,14 @@ class _Invalid(Exception):  # noqa: N818 - carries the text of a Failure, never 
     pass
 
 
-def _check(xspace: bytes | memoryview) -> tuple[str, ...]:
-    """The profiler's own complaints in a valid XSpace."""
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    warnings: tuple[str, ...]
+    window_ns: tuple[int | None, int | None]
+
+
+def _check(xspace: bytes | memoryview | mmap) -> _Checked:
+    """The profiler's own complaints in a valid XSpace, and when it was recorded."""
     # Brings numba: only a process that has a profile to check pays for it.
     from podscope_analyzers.errors import XSpaceError
     from podscope_analyzers.xspace import open_xspace
@@ -117,6 +192,16 @@ def _check(xspace: bytes | memoryview) -> tuple[str, ...]:
     try:
         space = open_xspace(xspace)
         complaints = [*space.errors, *space.warnings][:MAX_WARNINGS]
+        environment = space.plane("Task Environment")
+        told = {} if environment is None else environment.stats
     except XSpaceError as error:
         raise _Invalid(str(error)) from error
-    return tuple(text[:MAX_WARNING_LENGTH] for text in complaints)
+    return _Checked(
+        tuple(text[:MAX_WARNING_LENGTH] for text in complaints),
+        (_moment(told.get("profile_start_time")), _moment(told.get("profile_stop_time"))),
+    )
+
+
+def _moment(told: object) -> int | None:
+    """A Unix time in nanoseconds that the database can hold."""
+    return told if isinstance(told, int) and 0 < told < 2**62 else None

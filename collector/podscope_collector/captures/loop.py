@@ -5,10 +5,11 @@ badly; so tasks in different threads run their captures on this one.
 """
 
 import asyncio
+import concurrent.futures
 import os
 import threading
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -17,17 +18,52 @@ _loop: asyncio.AbstractEventLoop | None = None
 _owner = -1
 
 
-def run_on_capture_loop(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that runs on the process's capture loop; blocks this thread.
+class LoopRun(Generic[T]):
+    """A coroutine on the process's capture loop, seen from another thread."""
 
-    An exception in the waiting thread (an interrupt, a time limit) cancels the work.
-    """
-    future = asyncio.run_coroutine_threadsafe(work, _running_loop())
-    try:
-        return future.result()
-    except BaseException:
-        future.cancel()
-        raise
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._ended: concurrent.futures.Future[T] = concurrent.futures.Future()
+        self._task: asyncio.Task[T] | None = None
+        self._loop = _running_loop()
+        self._loop.call_soon_threadsafe(self._begin, work)
+
+    def cancel(self) -> None:
+        """Ask the work to stop; ``result`` still waits until it has cleaned up."""
+        self._loop.call_soon_threadsafe(self._cancel)
+
+    def result(self) -> T:
+        """Wait for the end.
+
+        An exception in the waiting thread (an interrupt, a time limit) cancels the work.
+
+        Raises:
+            asyncio.CancelledError: The work was cancelled, and has ended.
+        """
+        try:
+            return self._ended.result()
+        except concurrent.futures.CancelledError as error:
+            raise asyncio.CancelledError from error
+        except BaseException:
+            self.cancel()
+            raise
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> None:
+        self._task = self._loop.create_task(work)
+        self._task.add_done_callback(self._over)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _over(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self._ended.cancel()
+            return
+        error = task.exception()
+        if error is not None:
+            self._ended.set_exception(error)
+        else:
+            self._ended.set_result(task.result())
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:

@@ -18,6 +18,7 @@ class Trigger(StrEnum):
     SCHEDULE = "schedule"
     API = "api"
     ALERT = "alert"
+    IMPORT = "import"
 
 
 class Capture(HasId, Base):
@@ -26,9 +27,13 @@ class Capture(HasId, Base):
     Attributes:
         session: Name of its folder in the storage; unique.
         request: The request as it was accepted, to be carried out by a worker.
+        cancelled_at: When somebody asked for its end.
         revision: Grows with every change of the capture or of a host, for live status.
+        left_out: What the lookups of its targets found and cannot be captured, for people.
+        hosts_total: A target that is still to be looked up counts as one.
         hosts_done: Hosts whose profile is stored.
         reduce_claimed_at: When the last host's analysis claimed the reduce, once.
+        alignment: How well the hosts started together, see ``clocks.Alignment``.
         summary: Figures of the whole capture, for lists.
     """
 
@@ -44,11 +49,13 @@ class Capture(HasId, Base):
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+    cancelled_at: Mapped[datetime | None]
     duration_ms: Mapped[int] = mapped_column(BigInteger)
     attempts: Mapped[int]
     quorum: Mapped[str] = mapped_column(String(16))
     labels: Mapped[JsonObject]
     request: Mapped[JsonObject]
+    left_out: Mapped[JsonList] = mapped_column(default=list)
     hosts_total: Mapped[int]
     hosts_done: Mapped[int] = mapped_column(default=0)
     bytes: Mapped[int] = mapped_column(BigInteger, default=0)
@@ -64,6 +71,7 @@ class Capture(HasId, Base):
     analysis_seconds: Mapped[float | None]
     reduce_claimed_at: Mapped[datetime | None]
     summary: Mapped[JsonObject | None]
+    alignment: Mapped[JsonObject | None]
 
     hosts: Mapped[list["CaptureHost"]] = relationship(
         back_populates="capture", order_by="CaptureHost.position", cascade="all, delete-orphan"
@@ -74,8 +82,15 @@ class CaptureHost(HasId, Base):
     """One target of a capture, with its latest attempt.
 
     Attributes:
-        target: As the request gave it, normalised to ``host:port``.
+        given: The item of the request that it comes from.
+        target: Its ``host:port``; the item itself where that could not be looked up.
+        is_lookup: It stands for hosts that are found when the capture begins.
         host: Name that its profile is stored under.
+        transfer: How the profile came: ``unary``, ``stream`` or ``direct``.
+        clock_offset_ns: Its clock minus the collector's; right to within ``clock_error_ns``. Both
+            None when nobody could ask it.
+        window_start_ns: Start of its profiler's session, Unix time by its own clock.
+        window_stop_ns: And its end.
         revision: The capture's revision at which the row changed last.
         analysis_state: None while there is no profile to analyse.
     """
@@ -89,7 +104,9 @@ class CaptureHost(HasId, Base):
 
     capture_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("captures.id", ondelete="CASCADE"))
     position: Mapped[int]
+    given: Mapped[str | None] = mapped_column(Text)
     target: Mapped[str] = mapped_column(String(512))
+    is_lookup: Mapped[bool] = mapped_column(default=False)
     host: Mapped[str] = mapped_column(String(255))
     state: Mapped[HostState] = mapped_column(text_enum(HostState), default=HostState.PENDING)
     reason: Mapped[ReasonCode | None] = mapped_column(text_enum(ReasonCode))
@@ -102,6 +119,11 @@ class CaptureHost(HasId, Base):
     finished_at: Mapped[datetime | None]
     timings_ms: Mapped[JsonObject] = mapped_column(default=dict)
     warnings: Mapped[JsonList] = mapped_column(default=list)
+    transfer: Mapped[str | None] = mapped_column(String(16))
+    clock_offset_ns: Mapped[int | None] = mapped_column(BigInteger)
+    clock_error_ns: Mapped[int | None] = mapped_column(BigInteger)
+    window_start_ns: Mapped[int | None] = mapped_column(BigInteger)
+    window_stop_ns: Mapped[int | None] = mapped_column(BigInteger)
     file: Mapped[str | None] = mapped_column(Text)
     revision: Mapped[int] = mapped_column(default=0)
     analysis_state: Mapped[AnalysisState | None] = mapped_column(text_enum(AnalysisState))
@@ -109,3 +131,27 @@ class CaptureHost(HasId, Base):
     analysis_seconds: Mapped[float | None]
 
     capture: Mapped[Capture] = relationship(back_populates="hosts")
+
+
+class CaptureAttempt(HasId, Base):
+    """One try of one host, ended; the host's row has the latest.
+
+    Attributes:
+        number: From 1; a repeated capture counts on.
+    """
+
+    __tablename__ = "capture_attempts"
+    __table_args__ = (UniqueConstraint("capture_host_id", "number"),)
+
+    capture_host_id: Mapped[uuid.UUID] = mapped_column(
+        ForeignKey("capture_hosts.id", ondelete="CASCADE")
+    )
+    number: Mapped[int]
+    state: Mapped[HostState] = mapped_column(text_enum(HostState))
+    reason: Mapped[ReasonCode | None] = mapped_column(text_enum(ReasonCode))
+    message: Mapped[str | None] = mapped_column(Text)
+    grpc_code: Mapped[str | None] = mapped_column(String(32))
+    bytes: Mapped[int] = mapped_column(BigInteger)
+    timings_ms: Mapped[JsonObject]
+    started_at: Mapped[datetime]
+    finished_at: Mapped[datetime]

@@ -4,7 +4,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from podscope_collector.captures.clocks import Alignment, ClockOffset, HostWindow, align
 from podscope_collector.captures.states import CaptureState, HostState, ReasonCode
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try of one host, ended.
+
+    Attributes:
+        number: From 1, counted on when a capture is repeated.
+        state: How it ended: done, empty, failed or cancelled.
+        timings_ms: Time spent in each state.
+    """
+
+    number: int
+    state: HostState
+    reason: ReasonCode | None
+    message: str | None
+    grpc_code: str | None
+    bytes: int
+    timings_ms: Mapping[str, int]
+    started_at: datetime
+    finished_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +48,11 @@ class HostUpdate:
         timings_ms: Time spent so far in each state, over all attempts.
         started_at: When the first attempt began.
         finished_at: When it reached a final state.
+        history: Every attempt that has ended, in order.
+        transfer: How the profile came: ``unary``, ``stream`` or ``direct`` (written to the
+            storage by an agent); None before that is known.
+        clock: Offset of the host's clock; None when it is unknown.
+        window_ns: Start and end of the host's session by its own clock, where the profile tells.
     """
 
     target: str
@@ -42,6 +69,16 @@ class HostUpdate:
     timings_ms: Mapping[str, int] = field(default_factory=dict)
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    history: tuple[Attempt, ...] = ()
+    transfer: str | None = None
+    clock: ClockOffset | None = None
+    window_ns: tuple[int | None, int | None] = (None, None)
+
+    @property
+    def window(self) -> HostWindow | None:
+        """What it recorded when; None when that is not known."""
+        start_ns, stop_ns = self.window_ns
+        return None if start_ns is None else HostWindow(self.host, start_ns, stop_ns, self.clock)
 
     def to_json(self) -> dict[str, object]:
         """The host as the REST API and ``--json`` show it."""
@@ -60,6 +97,11 @@ class HostUpdate:
             "timings_ms": dict(self.timings_ms),
             "file": self.file,
             "warnings": list(self.warnings),
+            "transfer": self.transfer,
+            "clock_offset_ns": None if self.clock is None else self.clock.offset_ns,
+            "clock_error_ns": None if self.clock is None else self.clock.error_ns,
+            "window_start_ns": self.window_ns[0],
+            "window_stop_ns": self.window_ns[1],
         }
 
 
@@ -80,6 +122,12 @@ class CaptureOutcome:
     hosts: tuple[HostUpdate, ...]
     started_at: datetime
     finished_at: datetime
+
+    @property
+    def alignment(self) -> Alignment | None:
+        """How well the hosts started together; None when no profile tells."""
+        windows = (host.window for host in self.hosts if host.state is HostState.DONE)
+        return align([window for window in windows if window is not None])
 
     @property
     def bytes(self) -> int:

@@ -4,6 +4,7 @@ import queue
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -18,19 +19,33 @@ from podscope_collector.work.dispatch import Sender, dispatch_due
 
 log = structlog.get_logger(__name__)
 
-_BATCH_SECONDS = 0.05
+_BATCH_SECONDS = 0.1
+_MAX_BATCH_SECONDS = 1.0
 _RETRY_SECONDS = 0.5
 _MAX_TRIES = 40
 
 
 class Recorder:
-    """A thread that stores updates; a thousand hosts cost a few transactions a second."""
+    """A thread that stores updates; a thousand hosts cost a few transactions a second.
 
-    def __init__(self, runtime: Runtime, sender: Sender, capture_id: uuid.UUID) -> None:
+    Args:
+        is_ours: Whether the capture is still in this worker's hands; updates of one that was
+            taken away are dropped, since somebody else writes its rows now.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        sender: Sender,
+        capture_id: uuid.UUID,
+        is_ours: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._runtime = runtime
         self._sender = sender
         self._capture_id = capture_id
+        self._is_ours = is_ours
         self._updates: queue.SimpleQueue[HostUpdate | None] = queue.SimpleQueue()
+        self._pause_s = _BATCH_SECONDS
         self._thread = threading.Thread(target=self._write, name="recorder", daemon=True)
 
     def on_update(self, update: HostUpdate) -> None:
@@ -55,13 +70,18 @@ class Recorder:
         while not is_over:
             latest: dict[str, HostUpdate] = {}
             is_over = self._collect(latest)
-            if latest:
+            if latest and self._is_ours():
+                began = time.monotonic()
                 self._store(latest)
+                # Where writing is slow, more of the states that hosts only pass are left out.
+                spent = 2 * (time.monotonic() - began)
+                self._pause_s = min(_MAX_BATCH_SECONDS, max(_BATCH_SECONDS, spent))
 
     def _collect(self, latest: dict[str, HostUpdate]) -> bool:
         """Take what has come, the first with patience; True when it was the last."""
         update = self._updates.get()
-        time.sleep(_BATCH_SECONDS)
+        if update is not None:
+            time.sleep(self._pause_s)
         while True:
             if update is None:
                 return True

@@ -16,13 +16,17 @@ from pydantic import (
 
 from podscope_collector.captures.advanced import AdvancedValue, checked, nearest
 from podscope_collector.captures.quorum import checked_quorum, required_hosts
-from podscope_collector.captures.targets import Target, parse_targets, split_targets
+from podscope_collector.captures.targets import TargetList, parse_targets, split_targets
 from podscope_collector.errors import RequestError
+from podscope_protos.methods import MAX_MESSAGE_BYTES
 
 MAX_DURATION_MS = 3_600_000
 MAX_ATTEMPTS = 20
 MAX_DELAY_MS = 600_000
 MAX_TIMEOUT_MS = 3_600_000
+SYNCHRONIZED_DELAY_MS = 1000
+MAX_WHO_LENGTH = 200
+MAX_HOST_BYTES = MAX_MESSAGE_BYTES
 MAX_LABELS = 64
 MAX_LABEL_LENGTH = 253
 _UINT32 = 2**32 - 1
@@ -35,6 +39,7 @@ class CaptureRequest(BaseModel):
 
     Attributes:
         targets: Items as they were written; ``parsed_targets`` expands them.
+        is_tpu_name: Bare items are names of TPUs, see ``parse_targets``.
         duration_ms: Length of the window on each host.
         attempts: How often one host is tried; a host that succeeded is never tried again.
         quorum: ``all``, ``any``, a number of hosts or ``P%``: how many must be done for a
@@ -42,37 +47,50 @@ class CaptureRequest(BaseModel):
         delay_ms: All hosts start at one instant, this long after the last is connected; 0
             starts each as soon as the request reaches it.
         timeout_ms: What a host is given beyond delay and window, to collect and send.
+        synchronized: All hosts start at one instant, after 1 s unless ``delay_ms`` says another.
+            No host may begin later than the others because bytes, width or file
+            descriptors are short here: the capture is refused beforehand instead.
+        expected_host_bytes: What one host's profile is taken for until it has arrived; None:
+            as large as the largest of the run's last capture, where there is one.
         retry_empty: Try a host without events again, with a window twice as long.
         host_tracer_level: 0 off, 1 user annotations, 2 also costly runtime operations, 3 all.
         device_tracer_level: 0 off, 1 on.
         python_tracer_level: 0 off, 1 on (many more events).
         advanced_configuration: Options of the device tracers, see ``advanced.py``.
+        requested_by: Who asked, for people.
         labels: Free ``key: value`` pairs; ``run`` names the training run.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     targets: tuple[str, ...]
+    is_tpu_name: StrictBool = False
     duration_ms: StrictInt = 2000
     attempts: StrictInt = 3
     quorum: str = "any"
     delay_ms: StrictInt = 0
     timeout_ms: StrictInt = 60_000
+    synchronized: StrictBool = False
+    expected_host_bytes: StrictInt | None = None
     retry_empty: StrictBool = False
     host_tracer_level: Level = 2
     device_tracer_level: Level = 1
     python_tracer_level: Level = 0
     advanced_configuration: dict[str, StrictBool | StrictInt | str] = Field(default_factory=dict)
+    requested_by: str | None = None
     labels: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, given: Any) -> Any:
+        """Refuse unknown fields; a synchronized capture needs an instant to start at."""
         if isinstance(given, Mapping):
             for key in given:
                 if key not in cls.model_fields:
                     msg = f"'{str(key)[:80]}' is unknown; {nearest(str(key), [*cls.model_fields])}"
                     raise ValueError(msg)
+            if given.get("synchronized") is True and not given.get("delay_ms"):
+                return {**given, "delay_ms": SYNCHRONIZED_DELAY_MS}
         return given
 
     @field_validator("targets", mode="before")
@@ -105,6 +123,13 @@ class CaptureRequest(BaseModel):
     def _timeout(cls, given: int) -> int:
         return _within("timeout_ms", given, 1, MAX_TIMEOUT_MS, "1 ms to 1 hour")
 
+    @field_validator("expected_host_bytes")
+    @classmethod
+    def _expected_host_bytes(cls, given: int | None) -> int | None:
+        if given is None:
+            return None
+        return _within("expected_host_bytes", given, 1, MAX_HOST_BYTES, "1 byte to 2 GiB")
+
     @field_validator("quorum", mode="before")
     @classmethod
     def _quorum(cls, given: object) -> str:
@@ -114,6 +139,14 @@ class CaptureRequest(BaseModel):
     @classmethod
     def _advanced(cls, given: dict[str, AdvancedValue]) -> dict[str, AdvancedValue]:
         return {key: checked(key, value) for key, value in given.items()}
+
+    @field_validator("requested_by")
+    @classmethod
+    def _requested_by(cls, given: str | None) -> str | None:
+        if given and (len(given) > MAX_WHO_LENGTH or not given.isprintable()):
+            msg = f"requested_by has at most {MAX_WHO_LENGTH} characters that can be printed"
+            raise ValueError(msg)
+        return given or None
 
     @field_validator("labels")
     @classmethod
@@ -132,17 +165,18 @@ class CaptureRequest(BaseModel):
 
     @model_validator(mode="after")
     def _targets_and_quorum(self) -> Self:
-        total = len(self.parsed_targets())
-        needed = required_hosts(self.quorum, total)
-        if needed > total:
+        wanted = self.parsed_targets()
+        total = len(wanted.targets)
+        # How many a lookup finds is known only when the capture begins.
+        if not wanted.lookups and required_hosts(self.quorum, total) > total:
             msg = f"quorum {self.quorum} asks for more hosts than the {total} of the target list"
             raise ValueError(msg)
         return self
 
-    def parsed_targets(self) -> list[Target]:
-        """The distinct servers that the items name, in order."""
+    def parsed_targets(self) -> TargetList:
+        """The distinct addresses and lookups that the items name, in order."""
         try:
-            return parse_targets(self.targets)
+            return parse_targets(self.targets, is_tpu_name=self.is_tpu_name)
         except RequestError as error:
             # Within pydantic only a ValueError is a validation error.
             raise ValueError(str(error)) from error

@@ -3,15 +3,23 @@
 import uuid
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Header, Query
 from fastapi.responses import FileResponse, Response, StreamingResponse
 from sqlalchemy import select
 
 from podscope_collector.captures import services
+from podscope_collector.captures.limits import FanoutLimits
 from podscope_collector.captures.live import capture_events
 from podscope_collector.captures.models import CaptureHost, Trigger
-from podscope_collector.captures.request import CaptureRequest
-from podscope_collector.captures.schemas import CapturePage, CaptureView, HostList, HostView
+from podscope_collector.captures.request import MAX_WHO_LENGTH, CaptureRequest
+from podscope_collector.captures.schemas import (
+    AttemptList,
+    AttemptView,
+    CapturePage,
+    CaptureView,
+    HostList,
+    HostView,
+)
 from podscope_collector.captures.states import CaptureState
 from podscope_collector.dependencies import ServiceNow
 from podscope_collector.errors import InputNotFoundError
@@ -41,12 +49,20 @@ def list_captures(
 
 
 @router.post("", status_code=202)
-def create_capture(service: ServiceNow, request: CaptureRequest) -> CaptureView:
+def create_capture(
+    service: ServiceNow,
+    request: CaptureRequest,
+    asked_by: Annotated[str | None, Header(alias="X-Forwarded-User")] = None,
+) -> CaptureView:
     """Capture every target at once; the answer comes before the capture begins."""
     runtime = service.runtime
     now = runtime.clock()
     name = runtime.storage.new_session(now)
+    if asked_by and asked_by.isprintable():
+        # A proxy knows better than the request who asks.
+        request = request.model_copy(update={"requested_by": asked_by[:MAX_WHO_LENGTH]})
     with runtime.database.writing() as session:
+        services.check_can_start(session, request, FanoutLimits.of(runtime.settings))
         capture = services.create_capture(session, request, Trigger.API, now, name=name)
         view = CaptureView.of(capture, 0)
     service.nudge()
@@ -60,6 +76,38 @@ def show_capture(service: ServiceNow, capture_id: uuid.UUID) -> CaptureView:
         capture = services.find_capture(session, capture_id)
         counts = services.analyzed_hosts(session, [capture_id])
         return CaptureView.of(capture, counts.get(capture_id, 0))
+
+
+@router.post("/{capture_id}/cancel", status_code=202)
+def cancel_capture(service: ServiceNow, capture_id: uuid.UUID) -> CaptureView:
+    """End a capture now: its RPCs are cancelled, so its hosts are free; what is stored stays."""
+    runtime = service.runtime
+    with runtime.database.writing() as session:
+        capture = services.cancel_capture(session, capture_id, runtime.clock())
+        return CaptureView.of(capture, 0)
+
+
+@router.post("/{capture_id}/retry", status_code=202)
+def retry_capture(service: ServiceNow, capture_id: uuid.UUID) -> CaptureView:
+    """Capture the hosts that are not done again, into the same session."""
+    runtime = service.runtime
+    with runtime.database.writing() as session:
+        capture = services.retry_capture(session, capture_id, runtime.clock())
+        counts = services.analyzed_hosts(session, [capture_id])
+        view = CaptureView.of(capture, counts.get(capture_id, 0))
+    service.nudge()
+    return view
+
+
+@router.get("/{capture_id}/attempts")
+def list_attempts(
+    service: ServiceNow, capture_id: uuid.UUID, host: str | None = None
+) -> AttemptList:
+    """Every attempt of the capture's hosts, or of one host, that has ended."""
+    with service.runtime.database.reading() as session:
+        services.find_capture(session, capture_id)
+        rows = services.list_attempts(session, capture_id, host)
+        return AttemptList(items=[AttemptView.of(name, attempt) for name, attempt in rows])
 
 
 @router.get("/{capture_id}/hosts")

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel
 
-from podscope_collector.captures.models import Capture, CaptureHost, Trigger
+from podscope_collector.captures.models import Capture, CaptureAttempt, CaptureHost, Trigger
 from podscope_collector.captures.states import AnalysisState, CaptureState, HostState, ReasonCode
 
 
@@ -38,6 +38,21 @@ class CaptureSummary(BaseModel):
     slow_host: str | None = None
 
 
+class AlignmentView(BaseModel):
+    """How well the windows of the hosts lie over each other.
+
+    ``error_ns`` is null when the clock of a host is unknown, ``common_ns`` when a profile does not
+    tell its end.
+    """
+
+    hosts: int
+    skew_ns: int
+    error_ns: int | None
+    common_start_ns: int
+    common_ns: int | None
+    outside: list[str]
+
+
 class CaptureView(BaseModel):
     """A capture as the API shows it."""
 
@@ -46,6 +61,7 @@ class CaptureView(BaseModel):
     run: str
     state: CaptureState
     trigger: Trigger
+    requested_by: str | None
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
@@ -53,12 +69,14 @@ class CaptureView(BaseModel):
     attempts: int
     quorum: str
     labels: dict[str, str]
+    left_out: list[str]
     hosts_total: int
     hosts_done: int
     bytes: int
     error: str | None
     analysis: CaptureAnalysis
     summary: CaptureSummary | None
+    alignment: AlignmentView | None
     schedule_id: uuid.UUID | None
 
     @classmethod
@@ -70,6 +88,7 @@ class CaptureView(BaseModel):
             run=capture.run,
             state=capture.state,
             trigger=capture.trigger,
+            requested_by=capture.request.get("requested_by"),
             created_at=capture.created_at,
             started_at=capture.started_at,
             finished_at=capture.finished_at,
@@ -77,6 +96,7 @@ class CaptureView(BaseModel):
             attempts=capture.attempts,
             quorum=capture.quorum,
             labels=capture.labels,
+            left_out=capture.left_out,
             hosts_total=capture.hosts_total,
             hosts_done=capture.hosts_done,
             bytes=capture.bytes,
@@ -90,6 +110,9 @@ class CaptureView(BaseModel):
             summary=None
             if capture.summary is None
             else CaptureSummary.model_validate(capture.summary),
+            alignment=None
+            if capture.alignment is None
+            else AlignmentView.model_validate(capture.alignment),
             schedule_id=capture.schedule_id,
         )
 
@@ -112,6 +135,7 @@ class HostView(BaseModel):
     """A host of a capture as the API shows it."""
 
     target: str
+    given: str | None
     host: str
     state: HostState
     reason: ReasonCode | None
@@ -125,6 +149,11 @@ class HostView(BaseModel):
     timings_ms: dict[str, Any]
     file: str | None
     warnings: list[str]
+    transfer: str | None
+    clock_offset_ns: int | None
+    clock_error_ns: int | None
+    window_start_ns: int | None
+    window_stop_ns: int | None
     analysis: HostAnalysis
 
     @classmethod
@@ -132,6 +161,7 @@ class HostView(BaseModel):
         """The view of a row."""
         return cls(
             target=host.target,
+            given=host.given,
             host=host.host,
             state=host.state,
             reason=host.reason,
@@ -145,6 +175,11 @@ class HostView(BaseModel):
             timings_ms=host.timings_ms,
             file=host.file,
             warnings=host.warnings,
+            transfer=host.transfer,
+            clock_offset_ns=host.clock_offset_ns,
+            clock_error_ns=host.clock_error_ns,
+            window_start_ns=host.window_start_ns,
+            window_stop_ns=host.window_stop_ns,
             analysis=HostAnalysis(state=host.analysis_state, error=host.analysis_error),
         )
 
@@ -153,3 +188,40 @@ class HostList(BaseModel):
     """The hosts of a capture in the order of its request."""
 
     items: list[HostView]
+
+
+class AttemptView(BaseModel):
+    """One try of one host, ended."""
+
+    host: str
+    number: int
+    state: HostState
+    reason: ReasonCode | None
+    message: str | None
+    grpc_code: str | None
+    bytes: int
+    timings_ms: dict[str, Any]
+    started_at: datetime
+    finished_at: datetime
+
+    @classmethod
+    def of(cls, host: str, attempt: CaptureAttempt) -> Self:
+        """The view of a row."""
+        return cls(
+            host=host,
+            number=attempt.number,
+            state=attempt.state,
+            reason=attempt.reason,
+            message=attempt.message,
+            grpc_code=attempt.grpc_code,
+            bytes=attempt.bytes,
+            timings_ms=attempt.timings_ms,
+            started_at=attempt.started_at,
+            finished_at=attempt.finished_at,
+        )
+
+
+class AttemptList(BaseModel):
+    """Attempts by host, in the order of the request, and number."""
+
+    items: list[AttemptView]

@@ -2,23 +2,44 @@
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
 
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from podscope_collector.captures.models import Capture, CaptureHost, Trigger
-from podscope_collector.captures.outcome import HostUpdate
+from podscope_collector.captures.addresses import Target, parse_address
+from podscope_collector.captures.clocks import ClockOffset, HostWindow, align
+from podscope_collector.captures.fitting import check_together
+from podscope_collector.captures.limits import FanoutLimits
+from podscope_collector.captures.models import Capture, CaptureAttempt, CaptureHost, Trigger
+from podscope_collector.captures.outcome import Attempt, HostUpdate
 from podscope_collector.captures.quorum import decide
 from podscope_collector.captures.request import CaptureRequest
+from podscope_collector.captures.resolving.found import Resolution
 from podscope_collector.captures.states import AnalysisState, CaptureState, HostState, ReasonCode
-from podscope_collector.errors import InputNotFoundError
+from podscope_collector.errors import ConflictError, InputNotFoundError
 from podscope_collector.host_names import distinct_host_names
 from podscope_collector.work.models import WorkKind
-from podscope_collector.work.services import changed_rows, enqueue
+from podscope_collector.work.services import changed_rows, enqueue, forget
 
 DEFAULT_RUN = "default"
-INTERRUPTED = "the collector's worker was lost during the capture; capture again"
+_MAX_TARGET = 512
+INTERRUPTED: Final = (
+    "the collector's worker was lost during the capture, too late to begin again; repeat what "
+    "failed with 'podscope captures retry'"
+)
+CANCELLED: Final = "the capture was cancelled"
+_IN_FLIGHT: Final = frozenset(
+    {
+        HostState.CONNECTING,
+        HostState.ARMED,
+        HostState.CAPTURING,
+        HostState.RECEIVING,
+        HostState.STORING,
+    }
+)
 
 
 def create_capture(
@@ -32,10 +53,10 @@ def create_capture(
 ) -> Capture:
     """Store a capture with its hosts and the work to run it, all in one transaction.
 
-    ``name`` is its session, as ``Storage.new_session`` gave it.
+    ``name`` is its session, as ``Storage.new_session`` gave it. A target that has to be looked
+    up is one row until the capture begins; then the hosts that it stands for take its place.
     """
-    targets = request.parsed_targets()
-    hosts = distinct_host_names(target.address for target in targets)
+    wanted = request.parsed_targets()
     capture = Capture(
         session=name,
         run=request.labels.get("run") or DEFAULT_RUN,
@@ -46,16 +67,217 @@ def create_capture(
         quorum=request.quorum,
         labels=dict(request.labels),
         request=request.model_dump(mode="json"),
-        hosts_total=len(targets),
+        hosts_total=0,
         schedule_id=schedule_id,
     )
-    capture.hosts = [
-        CaptureHost(position=position, target=target.address, host=host)
-        for position, (target, host) in enumerate(zip(targets, hosts, strict=True))
-    ]
     session.add(capture)
+    _add_hosts(
+        capture,
+        [
+            *(CaptureHost(given=t.given, target=t.address) for t in wanted.targets),
+            *(
+                CaptureHost(given=one.given, target=one.given[:_MAX_TARGET], is_lookup=True)
+                for one in wanted.lookups
+            ),
+        ],
+        [*(t.shown_name for t in wanted.targets), *(one.given for one in wanted.lookups)],
+    )
     session.flush()
     enqueue(session, WorkKind.RUN_CAPTURE, [capture.id], now)
+    return capture
+
+
+def _add_hosts(capture: Capture, hosts: Sequence[CaptureHost], names: Sequence[str]) -> None:
+    """Append hosts under names that are distinct from those that the capture has."""
+    taken = [host.host for host in capture.hosts]
+    distinct = distinct_host_names([*taken, *names])[len(taken) :]
+    first = 1 + max((host.position for host in capture.hosts), default=-1)
+    for position, (host, name) in enumerate(zip(hosts, distinct, strict=True), start=first):
+        host.position = position
+        host.host = name
+    capture.hosts.extend(hosts)
+    capture.hosts_total = len(capture.hosts)
+
+
+def open_lookups(session: Session, capture_id: uuid.UUID) -> list[str]:
+    """The items of a capture that are still to be looked up."""
+    rows = session.scalars(
+        select(CaptureHost)
+        .where(CaptureHost.capture_id == capture_id, CaptureHost.is_lookup)
+        .order_by(CaptureHost.position)
+    )
+    return [row.given or row.target for row in rows if not row.state.is_final]
+
+
+def settle_lookups(
+    session: Session, capture_id: uuid.UUID, found: Resolution, now: datetime
+) -> None:
+    """Put the hosts in the place of the lookups that found them; the other lookups failed."""
+    revision = next_revision(session, capture_id)
+    capture = find_capture(session, capture_id)
+    session.refresh(capture)
+    failed = {lookup.given: lookup.message for lookup in found.unresolved}
+    settled = []
+    for host in capture.hosts:
+        if not host.is_lookup or host.state.is_final:
+            continue
+        if host.given in failed:
+            host.state = HostState.FAILED
+            host.reason = ReasonCode.UNRESOLVED
+            host.message = failed[host.given]
+            host.finished_at = now
+            host.revision = revision
+        else:
+            settled.append(host)
+    for host in settled:
+        capture.hosts.remove(host)
+    session.flush()
+    known = {host.target.lower() for host in capture.hosts}
+    fresh = [target for target in found.targets if target.address.lower() not in known]
+    _add_hosts(
+        capture,
+        [CaptureHost(given=t.given, target=t.address, revision=revision) for t in fresh],
+        [target.shown_name for target in fresh],
+    )
+    capture.left_out = [*capture.left_out, *found.left_out]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenHost:
+    """A host that is still to be captured.
+
+    Attributes:
+        name: What its profile is stored under.
+        attempts: Those begun so far.
+        is_in_flight: An attempt had begun; whoever made it is gone.
+    """
+
+    target: Target
+    name: str
+    attempts: int
+    is_in_flight: bool
+
+
+def open_hosts(session: Session, capture_id: uuid.UUID) -> list[OpenHost]:
+    """The hosts of a capture that are in no final state, in the order of the request."""
+    rows = session.scalars(
+        select(CaptureHost)
+        .where(CaptureHost.capture_id == capture_id)
+        .order_by(CaptureHost.position)
+    )
+    return [
+        OpenHost(
+            parse_address(row.target, row.given or row.target),
+            row.host,
+            row.attempts,
+            row.state in _IN_FLIGHT,
+        )
+        for row in rows
+        if not row.state.is_final and not row.is_lookup
+    ]
+
+
+def begin_before(capture: Capture, request: CaptureRequest) -> datetime:
+    """Until when a host of a capture that has started may still be captured for it."""
+    whole_ms = request.delay_ms + request.duration_ms + request.timeout_ms
+    return (capture.started_at or capture.created_at) + timedelta(milliseconds=whole_ms)
+
+
+def cancel_capture(session: Session, capture_id: uuid.UUID, now: datetime) -> Capture:
+    """Ask for the end of a capture; its worker frees the hosts, what is stored stays.
+
+    Raises:
+        ConflictError: it has ended already.
+    """
+    capture = find_capture(session, capture_id)
+    next_revision(session, capture_id)
+    session.refresh(capture)
+    if capture.finished_at is not None:
+        message = f"the capture has ended already ({capture.state.value})"
+        raise ConflictError(message)
+    capture.cancelled_at = capture.cancelled_at or now
+    session.flush()
+    if capture.state is CaptureState.PENDING:
+        # No worker has it yet; one that takes its work later finds it ended.
+        finish_capture(session, capture_id, now)
+    return capture
+
+
+def usual_host_bytes(session: Session, request: CaptureRequest) -> int | None:
+    """The largest profile of the run's last capture, for a longer window in proportion."""
+    run = request.labels.get("run") or DEFAULT_RUN
+    last = session.execute(
+        select(Capture.id, Capture.duration_ms)
+        .where(Capture.run == run, Capture.hosts_done > 0, Capture.trigger != Trigger.IMPORT)
+        .order_by(Capture.id.desc())
+        .limit(1)
+    ).first()
+    if last is None:
+        return None
+    largest = session.scalar(
+        select(func.max(CaptureHost.bytes)).where(
+            CaptureHost.capture_id == last.id, CaptureHost.state == HostState.DONE
+        )
+    )
+    return None if not largest else int(largest * max(1.0, request.duration_ms / last.duration_ms))
+
+
+def check_can_start(session: Session, request: CaptureRequest, limits: FanoutLimits) -> None:
+    """Refuse a synchronized request that cannot start together, as far as its hosts are known.
+
+    Raises:
+        DoesNotFitError: With the numbers.
+    """
+    if not request.synchronized:
+        return
+    host_bytes = request.expected_host_bytes or usual_host_bytes(session, request)
+    check_together(
+        request.parsed_targets().targets,
+        host_bytes or limits.expected_host_bytes,
+        byte_budget=limits.byte_budget,
+        width=limits.width,
+    )
+
+
+def is_cancelled(session: Session, capture_id: uuid.UUID) -> bool:
+    """Whether somebody asked for the end of the capture."""
+    return session.scalar(select(Capture.cancelled_at).where(Capture.id == capture_id)) is not None
+
+
+def retry_capture(session: Session, capture_id: uuid.UUID, now: datetime) -> Capture:
+    """Capture again, into the same session, every host that is not done.
+
+    Raises:
+        ConflictError: the capture still runs, or every host is done.
+    """
+    capture = find_capture(session, capture_id)
+    revision = next_revision(session, capture_id)
+    session.refresh(capture)
+    if capture.finished_at is None:
+        message = "the capture still runs; wait for its end, or cancel it first"
+        raise ConflictError(message)
+    if capture.trigger is Trigger.IMPORT:
+        message = "an imported capture cannot be repeated: its hosts were captured by others"
+        raise ConflictError(message)
+    again = [host for host in capture.hosts if host.state is not HostState.DONE]
+    if not again:
+        message = f"nothing to repeat: all {capture.hosts_total} hosts are done"
+        raise ConflictError(message)
+    for host in again:
+        host.state = HostState.PENDING
+        host.reason = host.message = host.grpc_code = host.finished_at = None
+        host.revision = revision
+    capture.state = CaptureState.PENDING
+    capture.started_at = capture.finished_at = capture.cancelled_at = None
+    capture.error = capture.capture_seconds = None
+    capture.left_out = []
+    # The results of all hosts are made anew when the repeated ones have been analysed.
+    capture.analysis_state = AnalysisState.PENDING
+    capture.analysis_error = capture.analysis_finished_at = capture.analysis_seconds = None
+    capture.reduce_claimed_at = None
+    forget(session, WorkKind.RUN_CAPTURE, capture_id)
+    forget(session, WorkKind.REDUCE_CAPTURE, capture_id)
+    enqueue(session, WorkKind.RUN_CAPTURE, [capture_id], now)
     return capture
 
 
@@ -123,7 +345,7 @@ def analyzed_hosts(session: Session, capture_ids: Iterable[uuid.UUID]) -> dict[u
 
 
 def start_capture(session: Session, capture_id: uuid.UUID, now: datetime) -> Capture:
-    """Mark the capture as begun."""
+    """Mark the capture as begun; one that goes on in other hands keeps its start."""
     capture = find_capture(session, capture_id)
     if capture.state is CaptureState.PENDING:
         capture.state = CaptureState.CAPTURING
@@ -147,9 +369,9 @@ def apply_updates(
         )
     )
     stored = []
-    for host in hosts:
-        if host.state.is_final:
-            continue
+    open_ones = [host for host in hosts if not host.state.is_final]
+    _add_attempts(session, {host.id: updates[host.host].history for host in open_ones})
+    for host in open_ones:
         _take_over(host, updates[host.host])
         host.revision = revision
         if host.state is HostState.DONE:
@@ -179,28 +401,89 @@ def _take_over(host: CaptureHost, update: HostUpdate) -> None:
     host.sha256 = update.sha256
     host.file = update.file
     host.warnings = list(update.warnings)
+    host.transfer = update.transfer
+    host.clock_offset_ns = None if update.clock is None else update.clock.offset_ns
+    host.clock_error_ns = None if update.clock is None else update.clock.error_ns
+    host.window_start_ns, host.window_stop_ns = update.window_ns
     host.timings_ms = dict(update.timings_ms)
     host.started_at = update.started_at
     host.finished_at = update.finished_at
 
 
+def _add_attempts(session: Session, histories: Mapping[uuid.UUID, Sequence[Attempt]]) -> None:
+    """Store the attempts of hosts, by their rows' ids, that are not stored yet."""
+    tried = {host_id: history for host_id, history in histories.items() if history}
+    if not tried:
+        return
+    rows = session.execute(
+        select(CaptureAttempt.capture_host_id, func.max(CaptureAttempt.number))
+        .where(CaptureAttempt.capture_host_id.in_(tried))
+        .group_by(CaptureAttempt.capture_host_id)
+    )
+    stored = {row[0]: row[1] for row in rows}
+    session.add_all(
+        CaptureAttempt(
+            capture_host_id=host_id,
+            number=attempt.number,
+            state=attempt.state,
+            reason=attempt.reason,
+            message=attempt.message,
+            grpc_code=attempt.grpc_code,
+            bytes=attempt.bytes,
+            timings_ms=dict(attempt.timings_ms),
+            started_at=attempt.started_at,
+            finished_at=attempt.finished_at,
+        )
+        for host_id, history in tried.items()
+        for attempt in history
+        if attempt.number > stored.get(host_id, 0)
+    )
+
+
+def list_attempts(
+    session: Session, capture_id: uuid.UUID, host: str | None = None
+) -> list[tuple[str, CaptureAttempt]]:
+    """Every attempt that has ended, with its host's name, by host and number."""
+    query = (
+        select(CaptureHost.host, CaptureAttempt)
+        .join(CaptureHost, CaptureHost.id == CaptureAttempt.capture_host_id)
+        .where(CaptureHost.capture_id == capture_id)
+        .order_by(CaptureHost.position, CaptureAttempt.number)
+    )
+    if host is not None:
+        query = query.where(CaptureHost.host == host)
+    return [(name, attempt) for name, attempt in session.execute(query)]
+
+
 def finish_capture(
     session: Session, capture_id: uuid.UUID, now: datetime, *, error: str | None = None
 ) -> None:
-    """Decide how the capture ended; hosts that never ended count as interrupted."""
+    """Decide how the capture ended.
+
+    Hosts that never ended count as cancelled when somebody asked for that, else as interrupted.
+    """
     capture = find_capture(session, capture_id)
     session.refresh(capture)
     if capture.finished_at is not None:
         return
     revision = next_revision(session, capture_id)
     for host in capture.hosts:
-        if not host.state.is_final:
-            host.state = HostState.FAILED
-            host.reason = ReasonCode.INTERRUPTED
+        if host.state.is_final:
+            continue
+        if capture.cancelled_at is not None:
+            host.state, host.reason = HostState.CANCELLED, ReasonCode.CANCELLED
+            host.message = CANCELLED
+        else:
+            host.state, host.reason = HostState.FAILED, ReasonCode.INTERRUPTED
             host.message = error or INTERRUPTED
-            host.finished_at = now
-            host.revision = revision
-    capture.state = decide(capture.quorum, [host.state for host in capture.hosts])
+        host.finished_at = now
+        host.revision = revision
+    states = [host.state for host in capture.hosts]
+    # What was asked for wins over a quorum that happens to be met.
+    is_cancelled = capture.cancelled_at is not None and HostState.CANCELLED in states
+    capture.state = CaptureState.CANCELLED if is_cancelled else decide(capture.quorum, states)
+    alignment = align(_windows(capture.hosts))
+    capture.alignment = None if alignment is None else alignment.to_json()
     capture.error = error
     capture.started_at = capture.started_at or now
     capture.finished_at = now
@@ -209,6 +492,21 @@ def finish_capture(
         capture.analysis_state = AnalysisState.FAILED
         capture.analysis_error = "no host was captured, so there is nothing to analyse"
         capture.analysis_finished_at = now
+
+
+def _windows(hosts: Iterable[CaptureHost]) -> list[HostWindow]:
+    return [
+        HostWindow(
+            host.host,
+            host.window_start_ns,
+            host.window_stop_ns,
+            None
+            if host.clock_offset_ns is None
+            else ClockOffset(host.clock_offset_ns, host.clock_error_ns or 0),
+        )
+        for host in hosts
+        if host.state is HostState.DONE and host.window_start_ns is not None
+    ]
 
 
 def interrupt_capture(session: Session, capture_id: uuid.UUID, now: datetime) -> None:

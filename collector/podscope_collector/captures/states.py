@@ -56,6 +56,7 @@ class AnalysisState(StrEnum):
 class ReasonCode(StrEnum):
     """Why a host is not ``done``."""
 
+    UNRESOLVED = "unresolved"
     UNREACHABLE = "unreachable"
     REFUSED = "refused"
     BUSY = "busy"

@@ -1,7 +1,7 @@
 import asyncio
 import time
 
-from podscope_collector.captures.admission import ByteBudget, StartLine
+from podscope_collector.captures.admission import ByteBudget, ExpectedSize, StartLine
 
 
 def test_hosts_wait_for_bytes_and_come_in_turn() -> None:
@@ -87,3 +87,41 @@ def test_nobody_waits_longer_than_the_patience() -> None:
         return line.start_timestamp_ns()
 
     assert asyncio.run(asyncio.wait_for(scenario(), 1)) == 0
+
+
+async def let_in(budget: ByteBudget, count: int, size: int) -> int:
+    """How many of so many hosts get in at once."""
+    waiting = [asyncio.ensure_future(budget.reserve(size).__aenter__()) for _ in range(count)]
+    await asyncio.sleep(0)
+    admitted = sum(one.done() for one in waiting)
+    for one in waiting:
+        one.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    return admitted
+
+
+def test_hosts_that_answer_more_than_they_were_taken_for_hold_the_others_back() -> None:
+    async def scenario() -> tuple[int, int]:
+        budget = ByteBudget(100)
+        before = await let_in(budget, 20, 10)
+        budget = ByteBudget(100)
+        sizes = ExpectedSize(budget, 10)
+        for size in (10, 30):
+            sizes.arrived(size)
+        return before, await let_in(budget, 20, 10)
+
+    # A mean of 20 lets 5 into 100 bytes, where 10 let 10.
+    assert asyncio.run(scenario()) == (10, 5)
+
+
+def test_many_small_answers_let_more_hosts_start_and_a_few_do_not() -> None:
+    async def scenario(answers: int) -> int:
+        budget = ByteBudget(100)
+        sizes = ExpectedSize(budget, 50)
+        for size in [5] * (answers - 1) + [10]:
+            sizes.arrived(size)
+        return await let_in(budget, 20, 50)
+
+    assert asyncio.run(scenario(15)) == 2
+    # The largest that came, not the mean.
+    assert asyncio.run(scenario(16)) == 10

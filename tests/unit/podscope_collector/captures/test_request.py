@@ -9,13 +9,19 @@ from podscope_collector.errors import RequestError
 
 def test_only_targets_are_needed_and_the_rest_has_defaults() -> None:
     request = parse_request({"targets": "grpc://w0:9999,w1:9999"})
-    assert [target.address for target in request.parsed_targets()] == ["w0:9999", "w1:9999"]
+    assert [target.address for target in request.parsed_targets().targets] == ["w0:9999", "w1:9999"]
     assert (request.duration_ms, request.attempts, request.quorum) == (2000, 3, "any")
     assert (
         request.host_tracer_level,
         request.device_tracer_level,
         request.python_tracer_level,
     ) == (2, 1, 0)
+
+
+def test_a_synchronized_capture_starts_at_an_instant_of_its_own_or_the_one_that_is_given() -> None:
+    assert parse_request({"targets": "w0:1", "synchronized": True}).delay_ms == 1000
+    assert parse_request({"targets": "w0:1", "synchronized": True, "delay_ms": 70}).delay_ms == 70
+    assert parse_request({"targets": "w0:1"}).delay_ms == 0
 
 
 @pytest.mark.parametrize(
@@ -29,6 +35,10 @@ def test_only_targets_are_needed_and_the_rest_has_defaults() -> None:
         ({"duration_ms": 1.5}, "duration_ms: "),
         ({"attempts": 0}, "attempts 0 is out of range"),
         ({"delay_ms": -1}, "delay_ms -1 is out of range"),
+        ({"expected_host_bytes": 0}, "expected_host_bytes 0 is out of range"),
+        ({"expected_host_bytes": 2**31}, "1 byte to 2 GiB"),
+        ({"synchronized": 1}, "synchronized: "),
+        ({"requested_by": "a\nb"}, "requested_by has at most 200 characters"),
         ({"quorum": "most"}, "write all, any, a number of hosts or 1% to 100%"),
         ({"quorum": "0%"}, "quorum '0%'"),
         ({"quorum": "101%"}, "quorum '101%'"),
@@ -70,7 +80,7 @@ def test_a_request_survives_its_json() -> None:
         }
     )
     assert CaptureRequest.model_validate_json(request.model_dump_json()) == request
-    assert len(request.parsed_targets()) == 4
+    assert len(request.parsed_targets().targets) == 4
 
 
 def test_every_advanced_option_can_be_typed_on_a_command_line() -> None:

@@ -6,12 +6,14 @@ import pytest
 from sqlalchemy import select
 
 from podscope_collector.captures import services
+from podscope_collector.captures.addresses import Target
 from podscope_collector.captures.models import Capture, CaptureHost, Trigger
-from podscope_collector.captures.outcome import HostUpdate
+from podscope_collector.captures.outcome import Attempt, HostUpdate
 from podscope_collector.captures.request import parse_request
+from podscope_collector.captures.resolving.found import Resolution, Unresolved
 from podscope_collector.captures.states import AnalysisState, CaptureState, HostState, ReasonCode
 from podscope_collector.db import Database
-from podscope_collector.errors import InputNotFoundError
+from podscope_collector.errors import ConflictError, InputNotFoundError
 from podscope_collector.identifiers import uuid7
 from podscope_collector.work.models import WorkItem, WorkKind
 
@@ -140,7 +142,7 @@ def test_hosts_of_a_lost_worker_end_interrupted_and_stored_profiles_stay(
         (HostState.FAILED, ReasonCode.INTERRUPTED),
         (HostState.FAILED, ReasonCode.INTERRUPTED),
     ]
-    assert all("capture again" in (h.message or "") for h in capture.hosts[1:])
+    assert all("captures retry" in (h.message or "") for h in capture.hosts[1:])
 
 
 def test_a_capture_without_any_profile_has_its_analysis_over(database: Database) -> None:
@@ -201,3 +203,159 @@ def test_removing_a_capture_removes_its_hosts(database: Database) -> None:
         session.delete(session.get_one(Capture, capture_id))
     with database.reading() as session:
         assert session.scalars(select(CaptureHost)).all() == []
+
+
+def capture_of(database: Database, targets: str, **more: object) -> uuid.UUID:
+    request = parse_request({"targets": targets, **more})
+    with database.writing() as session:
+        return services.create_capture(session, request, Trigger.API, NOW, name="s").id
+
+
+def settle(database: Database, capture_id: uuid.UUID, found: Resolution) -> Capture:
+    with database.writing() as session:
+        services.settle_lookups(session, capture_id, found, NOW)
+    return load(database, capture_id)
+
+
+def test_a_lookup_is_one_row_until_its_hosts_take_its_place(database: Database) -> None:
+    capture_id = capture_of(database, "w0:1 k8s:n/a=b:1 tpu:x")
+    before = load(database, capture_id)
+    assert [h.target for h in before.hosts] == ["w0:1", "k8s:n/a=b:1", "tpu:x"]
+    with database.reading() as session:
+        assert services.open_lookups(session, capture_id) == ["k8s:n/a=b:1", "tpu:x"]
+    found = Resolution(
+        targets=(
+            Target("10.0.0.1:1", "k8s:n/a=b:1", "10.0.0.1", 1, name="pod-a:1"),
+            Target("w0:1", "k8s:n/a=b:1", "w0", 1),
+        ),
+        unresolved=(Unresolved("tpu:x", "not ready"),),
+        left_out=("pod pod-b is being deleted",),
+    )
+    after = settle(database, capture_id, found)
+    assert [(h.target, h.host, h.state) for h in after.hosts] == [
+        ("w0:1", "w0_1", HostState.PENDING),
+        ("tpu:x", "tpu_x", HostState.FAILED),
+        ("10.0.0.1:1", "pod-a_1", HostState.PENDING),
+    ]
+    assert after.hosts[1].reason is ReasonCode.UNRESOLVED
+    assert after.hosts[1].message == "not ready"
+    assert after.hosts[2].given == "k8s:n/a=b:1"
+    assert after.left_out == ["pod pod-b is being deleted"]
+    assert after.hosts_total == 3
+    with database.reading() as session:
+        assert services.open_lookups(session, capture_id) == []
+        assert [h.target.address for h in services.open_hosts(session, capture_id)] == [
+            "w0:1",
+            "10.0.0.1:1",
+        ]
+
+
+def cancel(database: Database, capture_id: uuid.UUID) -> Capture:
+    with database.writing() as session:
+        services.cancel_capture(session, capture_id, NOW)
+    return load(database, capture_id)
+
+
+def test_a_capture_that_nobody_has_begun_is_cancelled_at_once(database: Database) -> None:
+    capture = cancel(database, create(database))
+    assert capture.state is CaptureState.CANCELLED
+    assert {(h.state, h.reason) for h in capture.hosts} == {
+        (HostState.CANCELLED, ReasonCode.CANCELLED)
+    }
+
+
+def test_a_running_capture_ends_cancelled_and_keeps_what_it_has(database: Database) -> None:
+    capture_id = create(database)
+    with database.writing() as session:
+        services.start_capture(session, capture_id, NOW)
+    apply(database, capture_id, update("w0_9999", HostState.DONE, 5))
+    assert cancel(database, capture_id).finished_at is None
+    with database.reading() as session:
+        assert services.is_cancelled(session, capture_id)
+    capture = finish(database, capture_id)
+    assert (capture.state, capture.hosts_done) == (CaptureState.CANCELLED, 1)
+    with pytest.raises(ConflictError, match="has ended already"):
+        cancel(database, capture_id)
+
+
+def retry(database: Database, capture_id: uuid.UUID) -> Capture:
+    with database.writing() as session:
+        services.retry_capture(session, capture_id, NOW + timedelta(minutes=1))
+    return load(database, capture_id)
+
+
+def test_a_retry_repeats_only_what_failed_and_joins_the_results(database: Database) -> None:
+    capture_id = create(database)
+    with pytest.raises(ConflictError, match="still runs"):
+        retry(database, capture_id)
+    apply(
+        database,
+        capture_id,
+        update("w0_9999", HostState.DONE, 5),
+        update("w1_9999", HostState.FAILED),
+        update("w2_9999", HostState.EMPTY),
+    )
+    finish(database, capture_id)
+    capture = retry(database, capture_id)
+    assert (capture.state, capture.session) == (CaptureState.PENDING, "s")
+    assert capture.finished_at is None
+    assert [h.state for h in capture.hosts] == [
+        HostState.DONE,
+        HostState.PENDING,
+        HostState.PENDING,
+    ]
+    assert capture.hosts[0].sha256 == load(database, capture_id).hosts[0].sha256
+    with database.reading() as session:
+        again = services.open_hosts(session, capture_id)
+    assert [(h.name, h.attempts) for h in again] == [("w1_9999", 1), ("w2_9999", 1)]
+    apply(
+        database,
+        capture_id,
+        update("w1_9999", HostState.DONE, 1),
+        update("w2_9999", HostState.DONE, 1),
+    )
+    capture = finish(database, capture_id)
+    assert (capture.state, capture.hosts_done, capture.bytes) == (CaptureState.COMPLETE, 3, 7)
+    with pytest.raises(ConflictError, match="all 3 hosts are done"):
+        retry(database, capture_id)
+
+
+def test_every_attempt_is_a_row_of_its_own(database: Database) -> None:
+    capture_id = create(database)
+
+    def attempt(number: int, state: HostState, reason: ReasonCode | None) -> Attempt:
+        return Attempt(number, state, reason, "m", None, 0, {"connecting": 3}, NOW, NOW)
+
+    first = attempt(1, HostState.FAILED, ReasonCode.BUSY)
+    second = attempt(2, HostState.DONE, None)
+    waiting = replace(update("w1_9999", HostState.PENDING), history=(first,))
+    apply(database, capture_id, waiting)
+    apply(database, capture_id, replace(update("w1_9999", HostState.DONE), history=(first, second)))
+    with database.reading() as session:
+        rows = services.list_attempts(session, capture_id)
+        assert services.list_attempts(session, capture_id, "w0_9999") == []
+    assert [(name, row.number, row.state, row.reason) for name, row in rows] == [
+        ("w1_9999", 1, HostState.FAILED, ReasonCode.BUSY),
+        ("w1_9999", 2, HostState.DONE, None),
+    ]
+    assert rows[0][1].timings_ms == {"connecting": 3}
+
+
+def test_a_host_is_taken_for_the_largest_of_the_runs_last_capture_that_got_any(
+    database: Database,
+) -> None:
+    request = parse_request({"targets": "w0:1", "labels": {"run": "r"}, "duration_ms": 1000})
+
+    def usual(**changes: object) -> int | None:
+        with database.reading() as session:
+            return services.usual_host_bytes(session, request.model_copy(update=changes))
+
+    assert usual() is None
+    first = create(database, name="s1")
+    apply(database, first, update("w0_9999", HostState.DONE, 700))
+    apply(database, first, update("w1_9999", HostState.DONE, 900))
+    create(database, name="s2")
+    other = create(database, run="another", name="s3")
+    apply(database, other, update("w0_9999", HostState.DONE, 5_000))
+    assert usual() == 900, "its window was longer, which promises nothing"
+    assert usual(duration_ms=6_000) == 2_700, "three times 2 s"

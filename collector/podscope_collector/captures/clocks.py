@@ -1,0 +1,162 @@
+"""How far another host's clock is from ours, by pings; and how well hosts started together."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """One exchange, Unix times in nanoseconds.
+
+    Attributes:
+        sent_ns: By our clock, before the request.
+        remote_received_ns: By the other's clock, when it read the request.
+        remote_sent_ns: By the other's clock, when it wrote the answer.
+        received_ns: By our clock, when the answer was there.
+    """
+
+    sent_ns: int
+    remote_received_ns: int
+    remote_sent_ns: int
+    received_ns: int
+
+    @property
+    def round_trip_ns(self) -> int:
+        """Time on the way, both directions together."""
+        return (self.received_ns - self.sent_ns) - (self.remote_sent_ns - self.remote_received_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockOffset:
+    """The other clock minus ours.
+
+    Attributes:
+        offset_ns: Add it to our time to get the other's.
+        error_ns: The offset is right to within this, either way.
+    """
+
+    offset_ns: int
+    error_ns: int
+
+
+def offset_of(pings: Iterable[Ping]) -> ClockOffset | None:
+    """The offset by the ping with the shortest round trip; None without a usable ping.
+
+    The way there and the way back are taken for equally long; at worst one of them took all of
+    the round trip, so half of it bounds the error.
+    """
+    usable = [ping for ping in pings if ping.round_trip_ns >= 0]
+    if not usable:
+        return None
+    best = min(usable, key=lambda ping: ping.round_trip_ns)
+    remote = best.remote_received_ns + best.remote_sent_ns
+    offset_ns = (remote - best.sent_ns - best.received_ns) // 2
+    return ClockOffset(offset_ns, (best.round_trip_ns + 1) // 2)
+
+
+def better(one: ClockOffset | None, other: ClockOffset | None) -> ClockOffset | None:
+    """The offset with the smaller error, of two that were measured shortly after one another."""
+    known = [offset for offset in (one, other) if offset is not None]
+    return min(known, key=lambda offset: offset.error_ns, default=None)
+
+
+def between(before: ClockOffset | None, after: ClockOffset | None) -> ClockOffset | None:
+    """The offset during a capture, from those before and after it; drift widens the error."""
+    if before is None or after is None:
+        return before or after
+    drift_ns = abs(after.offset_ns - before.offset_ns)
+    return ClockOffset(
+        (before.offset_ns + after.offset_ns) // 2,
+        max(before.error_ns, after.error_ns) + (drift_ns + 1) // 2,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HostWindow:
+    """What one host recorded, by its own clock.
+
+    Attributes:
+        start_ns: Unix time of the session's start.
+        stop_ns: And of its end; None when the profile does not tell.
+        offset: Of its clock; None when it is unknown.
+    """
+
+    host: str
+    start_ns: int
+    stop_ns: int | None
+    offset: ClockOffset | None
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """How well the windows of a capture's hosts lie over each other.
+
+    Attributes:
+        hosts: Those whose profile tells its start.
+        skew_ns: Between the first start and the last, clocks corrected where they are known.
+        error_ns: The skew is right to within this; None when the clock of a host is unknown.
+        common_start_ns: When the last host had started, by the collector's clock.
+        common_ns: How long all of them recorded; None when a profile does not tell its end.
+        outside: Hosts that ended before the last one started.
+    """
+
+    hosts: int
+    skew_ns: int
+    error_ns: int | None
+    common_start_ns: int
+    common_ns: int | None
+    outside: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As the database and the API have it."""
+        return {
+            "hosts": self.hosts,
+            "skew_ns": self.skew_ns,
+            "error_ns": self.error_ns,
+            "common_start_ns": self.common_start_ns,
+            "common_ns": self.common_ns,
+            "outside": list(self.outside),
+        }
+
+
+def align(windows: Sequence[HostWindow]) -> Alignment | None:
+    """The alignment of a capture; None without a host that tells its start.
+
+    A host that ended before the median host started misses the others: it is outside, and the
+    common window is that of the rest.
+    """
+    if not windows:
+        return None
+    corrected = [
+        (
+            window.host,
+            window.start_ns - _shift(window),
+            None if window.stop_ns is None else window.stop_ns - _shift(window),
+        )
+        for window in windows
+    ]
+    starts = sorted(start for _, start, _ in corrected)
+    median = starts[len(starts) // 2]
+    outside = {host for host, _, stop in corrected if stop is not None and stop <= median}
+    inside = [found for found in corrected if found[0] not in outside]
+    common_start = max(start for _, start, _ in inside)
+    stops = [stop for _, _, stop in inside if stop is not None]
+    common_ns = max(0, min(stops) - common_start) if len(stops) == len(inside) else None
+    if common_ns == 0:
+        outside |= {host for host, _, stop in inside if stop is not None and stop <= common_start}
+    offsets = [window.offset for window in windows]
+    known = [offset.error_ns for offset in offsets if offset is not None]
+    return Alignment(
+        hosts=len(windows),
+        skew_ns=starts[-1] - starts[0],
+        # Two clocks are compared, each with its own error.
+        error_ns=2 * max(known) if known and len(known) == len(offsets) else None,
+        common_start_ns=common_start,
+        common_ns=common_ns,
+        outside=tuple(found[0] for found in corrected if found[0] in outside),
+    )
+
+
+def _shift(window: HostWindow) -> int:
+    return 0 if window.offset is None else window.offset.offset_ns

@@ -1,0 +1,87 @@
+"""The route of the doctor: targets as this service sees them."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, StrictBool
+from starlette.concurrency import run_in_threadpool
+
+from podscope_collector.captures.diagnosis import diagnose, unresolved
+from podscope_collector.captures.request import parse_request
+from podscope_collector.captures.resolving.resolver import Resolver
+from podscope_collector.dependencies import ServiceNow
+from podscope_collector.storage import StorageError
+from podscope_collector.tokens import read_agent_token
+
+router = APIRouter(prefix="/doctor", tags=["doctor"])
+
+
+class DoctorRequest(BaseModel):
+    """Whom to look at; ``probe`` captures for a moment too."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    targets: str | list[str]
+    is_tpu_name: StrictBool = False
+    probe: StrictBool = False
+
+
+class DoctorCheck(BaseModel):
+    """One step; ``state`` is ok, warning, failed or unknown."""
+
+    name: str
+    state: str
+    detail: str
+    fix: str
+
+
+class DoctorTarget(BaseModel):
+    """What was found out about one target; ``verdict`` is ready, busy or not_ready."""
+
+    target: str
+    verdict: str
+    kind: str
+    round_trip_ms: float | None
+    clock_offset_ms: float | None
+    clock_error_ms: float | None
+    checks: list[DoctorCheck]
+
+
+class DoctorStorage(BaseModel):
+    """Whether profiles can be stored; ``state`` is ok or failed."""
+
+    root: str
+    state: str
+    detail: str
+
+
+class DoctorReport(BaseModel):
+    """Everything that was looked at."""
+
+    targets: list[DoctorTarget]
+    left_out: list[str]
+    storage: DoctorStorage | None
+
+
+@router.post("")
+async def look(service: ServiceNow, asked: DoctorRequest) -> DoctorReport:
+    """Whether a capture of these targets would work now, and what to mend."""
+    runtime = service.runtime
+    request = parse_request({"targets": asked.targets, "is_tpu_name": asked.is_tpu_name})
+    resolver = Resolver(runtime.settings)
+    resolved = await run_in_threadpool(resolver.resolve, request.parsed_targets())
+    token = read_agent_token(runtime.settings.agent_token_file)
+    found = await diagnose(resolved.targets, probe=asked.probe, agent_token=token)
+    found += [unresolved(lookup.given, lookup.message) for lookup in resolved.unresolved]
+    storage: dict[str, Any] = {"root": runtime.storage.root, "state": "ok", "detail": "writable"}
+    try:
+        await run_in_threadpool(runtime.storage.check_writable)
+    except StorageError as error:
+        storage |= {"state": "failed", "detail": str(error)}
+    return DoctorReport.model_validate(
+        {
+            "targets": [one.to_json() for one in found],
+            "left_out": list(resolved.left_out),
+            "storage": storage,
+        }
+    )

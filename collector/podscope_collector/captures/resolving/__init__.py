@@ -1,0 +1,1 @@
+"""Looking up what a capture's targets stand for: DNS names, pods and TPUs."""
