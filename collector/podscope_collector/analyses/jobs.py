@@ -6,7 +6,7 @@ from typing import Any
 
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.partials import PARTS, HostPartial
-from podscope_analyzers.pipeline import analyze_host, combine
+from podscope_analyzers.pipeline import analyze_host, combine, run_on_stats
 from podscope_analyzers.registry import TOOLS, Tool
 from podscope_analyzers.result import MissingHost, Scope, Table, ToolResult
 from podscope_analyzers.summary import summarize_hosts
@@ -116,7 +116,7 @@ class _Results:
     def of(self, tool: Tool) -> ToolResult:
         if tool.name not in self._results:
             stats = self.stats(keep_incomplete_steps=tool.keeps_incomplete_steps)
-            self._results[tool.name] = tool.analyze(stats, self._scope, {})
+            self._results[tool.name] = run_on_stats(tool, stats, self._scope, {})
         return self._results[tool.name]
 
 

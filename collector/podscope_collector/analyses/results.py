@@ -61,25 +61,35 @@ def tool_named(name: str) -> Tool:
 
 
 def ask(
-    runtime: Runtime, capture_id: uuid.UUID, name: str, host: str, parameters: Mapping[str, str]
+    runtime: Runtime,
+    capture_id: uuid.UUID,
+    name: str,
+    host: str,
+    parameters: Mapping[str, str],
+    *,
+    as_xprof: bool = False,
+    of_any_host: bool = False,
 ) -> Question:
     """A question that can be answered now.
 
-    A tool for single hosts that is asked without one answers for the first in name order.
+    A tool for single hosts that is asked without one answers for the first in name order, and so
+    do some more ``as_xprof``, unless they are asked for all hosts by name. A tool for all hosts
+    together answers for one of them ``of_any_host`` alone.
 
     Raises:
         InputNotFoundError: there is no such capture, host or tool.
         NotAnalyzedError: the analysis is under way, or failed.
     """
     tool = tool_named(name)
+    for_first = tool.scope == "host" or (as_xprof and tool.first_host_in_xprof and not host)
     if host == ALL_HOSTS:
         host = ""
-    if host and tool.scope == "all_hosts":
+    if host and tool.scope == "all_hosts" and not of_any_host:
         message = f"{name} answers for all hosts together; leave out host"
         raise RequestError(message)
     with runtime.database.reading() as session:
         capture = find_capture(session, capture_id)
-        if not host and tool.scope == "host":
+        if not host and for_first:
             analyzed = sorted(name for name, _ in services.partials_of(session, capture_id))
             host = analyzed[0] if analyzed else ""
         if host:
@@ -119,7 +129,7 @@ def answer(runtime: Runtime, question: Question) -> dict[str, Any]:
 
 
 def answer_xprof(runtime: Runtime, question: Question) -> object:
-    """What XProf's data route answers for the same tool, JSON-ready."""
+    """What XProf's data route answers for the same tool, JSON-ready or text."""
     with _computing:
         partials, _ = _load(runtime, question)
         return run_tool_xprof(question.tool.name, partials, question.parameters)

@@ -9,10 +9,12 @@ import structlog
 from celery import current_app
 
 from podscope_collector.analyses import services
+from podscope_collector.analyses.agent_figures import THROUGH_AGENT, report_figures
 from podscope_collector.analyses.processes import AnalysisProcesses
 from podscope_collector.captures.models import Capture
 from podscope_collector.errors import AnalysisFailedError, InputNotFoundError
 from podscope_collector.runtime import Runtime
+from podscope_collector.tokens import read_agent_token
 from podscope_collector.work import context
 from podscope_collector.work.dispatch import dispatch_due
 from podscope_collector.work.lease import Lease, held
@@ -66,6 +68,8 @@ def _analyze_host(runtime: Runtime, lease: Lease) -> uuid.UUID | None:
         with runtime.database.writing() as session:
             host, capture = services.begin_host(session, host_id)
             name, folder, capture_id = host.host, capture.session, capture.id
+            agent = host.target if host.transfer in THROUGH_AGENT else None
+            began = host.window_start_ns or int(capture.created_at.timestamp() * 1e9)
         found = analysis_processes(runtime).run(
             f"{_JOBS}:analyze_stored_host",
             {
@@ -90,6 +94,9 @@ def _analyze_host(runtime: Runtime, lease: Lease) -> uuid.UUID | None:
         if not finish(session, lease.claim):
             return None
         services.store_host(session, host_id, found, runtime.clock(), seconds)
+    if agent is not None:
+        token = read_agent_token(runtime.settings.agent_token_file)
+        report_figures(agent, found["summary"], began, token)
     log.info("host_analyzed", capture=str(capture_id), host=name, seconds=round(seconds, 3))
     return capture_id
 

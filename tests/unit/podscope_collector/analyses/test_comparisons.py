@@ -1,0 +1,173 @@
+"""Comparisons over REST, of captures that were imported and analysed in this process."""
+
+import csv
+import io
+import json
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podscope.cli import main
+from podscope_agent.simulator import Pod, write_pod
+from podscope_collector import schema
+from podscope_collector.analyses import jobs, services
+from podscope_collector.app import create_app
+from podscope_collector.captures.importing import FoundProfile, FoundRun, import_runs
+from podscope_collector.captures.models import Capture
+from podscope_collector.db import Database
+from podscope_collector.profiles import find_runs
+from podscope_collector.runtime import Runtime
+from podscope_collector.settings import CollectorSettings
+from podscope_protos.errors import ExitCode
+
+with warnings.catch_warnings():
+    # Its own import warns about its own dependency.
+    warnings.simplefilter("ignore")
+    from starlette.testclient import TestClient
+
+PODS = {
+    "even": Pod("tpu-v5e", 2, 8, 3),
+    "slow": Pod("tpu-v5e", 2, 8, 4, slow_host=1),
+    "gpu": Pod("gpu-h100", 1, 3),
+}
+HOSTS = [PODS["slow"].hostname(host) for host in range(2)]
+
+
+class NoBroker:
+    def send_task(self, name: str, *, args: list[str], queue: str) -> object:
+        return None
+
+
+@dataclass(frozen=True)
+class Served:
+    """A service with three captures, by session."""
+
+    client: TestClient
+    ids: dict[str, str]
+    logs: Path
+
+    def ask(self, session: str, tool: str, **query: str) -> Any:
+        return self.client.get(
+            f"/api/v1/captures/{self.ids[session]}/tools/{tool}/diff", params=query
+        )
+
+
+def _analyze(runtime: Runtime, capture: Capture) -> None:
+    root, inline = runtime.settings.storage, runtime.settings.max_inline_result_bytes
+    now = runtime.clock()
+    for host in capture.hosts:
+        found = jobs.analyze_stored_host(root, capture.session, host.host, str(capture.id), inline)
+        with runtime.database.writing() as session:
+            services.store_host(session, host.id, found, now, 0.1)
+    with runtime.database.writing() as session:
+        assert services.claim_reduce(session, capture.id, now)
+        partials = services.partials_of(session, capture.id)
+        missing = services.missing_hosts(session, capture.id)
+    found = jobs.reduce_stored_capture(
+        root, capture.session, str(capture.id), partials, missing, inline
+    )
+    with runtime.database.writing() as session:
+        services.store_capture(session, capture.id, found, now)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("served")
+    logs = folder / "logs"
+    for name, pod in PODS.items():
+        list(write_pod(pod, logs, name))
+    database = Database(f"sqlite:///{folder / 'podscope.db'}")
+    schema.upgrade(database)
+    settings = CollectorSettings(data_dir=folder / "data")
+    runtime = Runtime(settings, database)
+    runs = [
+        FoundRun(
+            run.session or "",
+            (run.session or "",),
+            tuple(FoundProfile(f.host, str(f.path), f.read) for f in run.files),
+        )
+        for run in find_runs(logs)
+    ]
+    list(import_runs(runtime, runs, "llm", lambda: None))
+    with database.reading() as session:
+        captures = list(session.query(Capture))
+        assert all(capture.hosts for capture in captures)
+    for capture in captures:
+        _analyze(runtime, capture)
+    ids = {name: str(c.id) for c in captures for name in PODS if c.session.startswith(name)}
+    assert set(ids) == set(PODS)
+    app = create_app(settings, runtime=runtime, sender=NoBroker())
+    with TestClient(app, base_url="http://127.0.0.1:8080") as client:
+        yield Served(client, ids, logs)
+    database.dispose()
+
+
+@pytest.mark.parametrize("tool", ["overview_page", "pod_viewer", "op_profile", "memory_viewer"])
+def test_the_service_says_what_the_command_says_of_the_same_files(
+    served: Served, tool: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = served.ask("slow", tool, base=served.ids["even"])
+    assert answer.status_code == 200
+    runs = ("--run", "even", "--other-run", "slow")
+    with pytest.raises(SystemExit) as end:
+        main(["diff", str(served.logs), *runs, "--tool", tool, "--json"])
+    assert end.value.code == int(ExitCode.DONE)
+    told = json.loads(capsys.readouterr().out)
+    for name in ("summary", "tables", "basis", "status", "notes"):
+        assert answer.json()[name] == told[name]
+    assert answer.json()["base"]["scope"]["capture"] == served.ids["even"]
+
+
+def test_a_slow_host_is_significant_and_csv_has_the_same_rows(served: Served) -> None:
+    found = served.ask("slow", "pod_viewer", base=served.ids["even"]).json()
+    assert found["summary"]["step_time"]["is_significant"] is True
+    answer = served.ask("slow", "pod_viewer", base=served.ids["even"], format="csv", table="steps")
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    own = {row["host"]: row["significance"] for row in rows if row["measure"] == "own_work_us"}
+    assert own == {HOSTS[0]: "within_noise", HOSTS[1]: "significant"}
+    packed = served.ask("slow", "pod_viewer", base=served.ids["even"], format="csv")
+    assert packed.headers["content-type"] == "application/zip"
+
+
+def test_hosts_and_steps_of_one_capture(served: Served) -> None:
+    hosts = {"host": HOSTS[1], "base_host": HOSTS[0]}
+    for tool in ("pod_viewer", "overview_page", "hlo_stats", "memory_profile"):
+        found = served.ask("slow", tool, **hosts).json()
+        assert (found["status"], found["notes"]) == ("ok", [])
+        assert [found[side]["scope"]["hosts"] for side in ("base", "other")] == [
+            [HOSTS[0]],
+            [HOSTS[1]],
+        ]
+    steps = served.ask("even", "overview_page", steps="4-7", base_steps="0-3").json()
+    assert steps["summary"]["step_time"]["is_significant"] is False
+    assert (steps["base"]["steps"], steps["other"]["steps"]) == ([0, 3], [4, 7])
+
+
+def test_captures_that_cannot_be_compared_say_why(served: Served) -> None:
+    answer = served.ask("gpu", "overview_page", base=served.ids["even"])
+    assert answer.status_code == 200
+    assert answer.json()["status"] == "not_comparable"
+    assert [one["code"] for one in answer.json()["reasons"]] == ["different_device"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "query", "status", "detail"),
+    [
+        ("hlo_stats", {}, 422, "both sides are the same"),
+        ("hlo_stats", {"base_steps": "x"}, 422, "steps 'x' are not understood"),
+        ("hlo_stats", {"base_host": "w9"}, 404, "w9"),
+        ("hlo_stats", {"base": "01a1fcf8-d4ac-7efa-984a-1a67e445c763"}, 404, "no capture"),
+        ("nonsense", {"base_steps": "1"}, 404, "no tool 'nonsense'"),
+        ("hlo_stats", {"base_steps": "1", "x": "1"}, 422, "has no parameter 'x'"),
+    ],
+)
+def test_what_cannot_be_asked_is_problem_json(
+    served: Served, tool: str, query: dict[str, str], status: int, detail: str
+) -> None:
+    answer = served.ask("even", tool, **query)
+    assert answer.status_code == status
+    assert detail in answer.json()["detail"]

@@ -1,0 +1,49 @@
+"""Results that the service stores are those that ``podscope analyze`` prints: advice included."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from podscope_agent.simulator import Pod, build_xspace
+from podscope_analyzers.pipeline import analyze_host, run_tool
+from podscope_analyzers.registry import TOOLS
+from podscope_analyzers.result import MissingHost, Scope
+from podscope_collector.analyses.jobs import analyze_stored_host, reduce_stored_capture
+from podscope_collector.storage import Storage
+
+SESSION = "2026_01_01_00_00_00_000"
+POD = Pod(device="gpu-h100", hosts=2, steps=6, seed=5, input_bound=0.4, slow_host=1)
+NAMES = ("h0", "h1")
+INLINE = 1 << 30
+
+
+def _bodies(found: dict[str, Any]) -> dict[str, Any]:
+    return {result["tool"]: result["body"] for result in found["results"]}
+
+
+def test_stored_results_have_the_advice_and_losses_of_the_tools(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    hosts = [analyze_host(build_xspace(POD, n), name) for n, name in enumerate(NAMES)]
+    stored = []
+    for n, name in enumerate(NAMES):
+        storage.put_xspace(SESSION, name, build_xspace(POD, n))
+        found = analyze_stored_host(str(tmp_path), SESSION, name, "id", INLINE)
+        stored.append((name, found["partial_file"]))
+        scope = Scope(hosts=[name], session=SESSION, capture="id")
+        bodies = _bodies(found)
+        assert bodies.keys() == {t.name for t in TOOLS.values() if t.scope != "all_hosts"}
+        for tool, body in bodies.items():
+            expected = run_tool(tool, [hosts[n]], scope).to_json()
+            assert body == json.loads(json.dumps(expected)), tool
+    reduced = reduce_stored_capture(
+        str(tmp_path), SESSION, "id", stored, [("h2", "deadline")], INLINE
+    )
+    missing = [MissingHost("h2", "deadline")]
+    scope = Scope(hosts=list(NAMES), session=SESSION, capture="id", missing_hosts=missing)
+    bodies = _bodies(reduced)
+    for tool, body in bodies.items():
+        expected = run_tool(tool, hosts, scope).to_json()
+        assert body == json.loads(json.dumps(expected)), tool
+    codes = {advice["code"] for advice in bodies["overview_page"]["advice"]}
+    assert {"input_bound", "straggler"} <= codes
+    assert [advice["code"] for advice in bodies["input_pipeline_analyzer"]["advice"]]
