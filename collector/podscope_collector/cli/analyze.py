@@ -1,56 +1,28 @@
 """``podscope analyze``: run a tool on profiles, with no service and no database."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from podscope_analyzers.errors import AnalyzerError
+from podscope_analyzers.errors import AnalyzerError, XSpaceError
 from podscope_analyzers.partials import HostPartial
-from podscope_analyzers.pipeline import analyze_host, run_tool, run_tool_xprof
-from podscope_analyzers.registry import TOOLS, check_parameters, find_tool
+from podscope_analyzers.pipeline import (
+    analyze_host,
+    open_host,
+    run_tool,
+    run_tool_xprof,
+)
+from podscope_analyzers.registry import Tool, check_parameters, find_tool
 from podscope_analyzers.result import MissingHost, Scope
-from podscope_collector.cli import analyze_output as output
+from podscope_collector.cli import analyze_documents as documents
+from podscope_collector.cli.analyze_arguments import Arguments, Format, parse_arguments
 from podscope_collector.errors import CollectorError, RequestError
 from podscope_collector.profiles import ProfileRun, find_run
 from podscope_protos.errors import ExitCode, PodscopeError
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-
-
-class Format(StrEnum):
-    """How a result is printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-    XPROF = "xprof"
-
-
-_EPILOG = f"""\
-examples:
-
-  podscope analyze runs                               what the newest run says, and its tools
-
-  podscope analyze runs --tool pod_viewer             who is late
-
-  podscope analyze w0.xplane.pb --tool framework_op_stats --format csv --table with_idle
-
-  podscope analyze runs --run 2026_11_21_09_00_00 --tool overview_page --format xprof
-
-tools: {", ".join(TOOLS)}
-
-exit codes: 0 done, 2 wrong usage, 3 nothing there, 4 corrupt or foreign, 5 some hosts could
-not be read
-"""
-
 
 @dataclass(frozen=True)
-class _Analyzed:
+class AnalyzedRun:
     """What could be read of a run."""
 
     session: str | None
@@ -58,28 +30,21 @@ class _Analyzed:
     scope: Scope
 
 
-@app.command(epilog=_EPILOG)
-def analyze(
-    path: Annotated[Path, typer.Argument(help="A profile, a run folder, or a log folder.")],
-    tool: Annotated[
-        str | None, typer.Option(help="Name of the tool; without it, a summary.")
-    ] = None,
-    host: Annotated[str | None, typer.Option(help="One host of the run.")] = None,
-    run: Annotated[
-        str | None, typer.Option(help="Which run of a log folder; the newest without it.")
-    ] = None,
-    param: Annotated[
-        list[str] | None, typer.Option(help="A parameter of the tool, key=value; repeatable.")
-    ] = None,
-    output_format: Annotated[
-        Format, typer.Option("--format", help="json is our result, xprof is XProf's.")
-    ] = Format.TABLE,
-    table: Annotated[
-        str | None, typer.Option(help="Which table of the result, for csv and table.")
-    ] = None,
-) -> None:
-    """Run a tool on profiles; no service, no database."""
-    parameters = dict(_pair(text) for text in param or [])
+def app(args: Sequence[str], prog_name: str, *, standalone_mode: bool = False) -> int:
+    """Run a tool on profiles; no service, no database.
+
+    Args:
+        args: Of the command line.
+        prog_name: What the command is called.
+        standalone_mode: Errors are raised whether set or not; only the dispatcher prints them.
+
+    Returns:
+        The exit code.
+    """
+    del standalone_mode
+    given = parse_arguments(args, prog_name)
+    path, tool, output_format = given.path, given.tool, given.output_format
+    parameters = dict(_pair(text) for text in given.parameters)
     if tool is not None:
         check_parameters(find_tool(tool), parameters)
     elif parameters:
@@ -88,33 +53,49 @@ def analyze(
     elif output_format in {Format.CSV, Format.XPROF}:
         msg = f"--format {output_format} is of one tool: name it with --tool"
         raise RequestError(msg)
-    found = find_run(path, run)
-    if found.others and run is None:
+    found = find_run(path, given.run)
+    if found.others and given.run is None:
         _warn(f"{len(found.others) + 1} runs in {path}; this is the newest, {found.session}")
-    if host is not None:
-        found = found.only(host)
-    elif tool is not None and find_tool(tool).scope == "host":
+    if given.host is not None:
+        found = found.only(given.host)
+    elif tool is not None and _answers_for_one(find_tool(tool), output_format):
         first = min(file.host for file in found.files)
         if len(found.files) > 1:
             _warn(f"{tool} answers for one host; this is {first}, choose with --host")
         found = found.only(first)
-    analyzed = _analyze_hosts(found)
-    if tool is None:
-        output.print_summary(
-            analyzed.partials, analyzed.scope, as_json=output_format is Format.JSON
-        )
-    elif output_format is Format.XPROF:
-        output.print_json(run_tool_xprof(tool, analyzed.partials, parameters))
-    else:
-        result = run_tool(tool, analyzed.partials, analyzed.scope, parameters)
-        if output_format is Format.JSON:
-            output.print_json(result.to_json())
-        elif output_format is Format.CSV:
-            output.print_csv(result, table)
+    analyzed = analyze_hosts(found)
+    try:
+        _print(given, parameters, analyzed)
+    except XSpaceError as error:
+        # Of a single host, what is not asked for is not read: so it is found here.
+        raise _named(analyzed.scope.hosts[0], error) from error
+    return int(ExitCode.PARTIAL if analyzed.scope.missing_hosts else ExitCode.DONE)
+
+
+def _print(given: Arguments, parameters: Mapping[str, str], analyzed: AnalyzedRun) -> None:
+    tool, partials, scope = given.tool, analyzed.partials, analyzed.scope
+    if given.output_format is Format.TABLE:
+        # What draws tables takes long to load.
+        from podscope_collector.cli import analyze_output as output
+
+        if tool is None:
+            output.print_summary(partials, scope)
         else:
-            output.print_result(result, table)
-    if analyzed.scope.missing_hosts:
-        raise typer.Exit(int(ExitCode.PARTIAL))
+            output.print_result(run_tool(tool, partials, scope, parameters), given.table)
+    elif tool is None:
+        documents.print_summary_json(partials, scope)
+    elif given.output_format is Format.XPROF:
+        documents.print_xprof(run_tool_xprof(tool, partials, parameters))
+    else:
+        result = run_tool(tool, partials, scope, parameters)
+        if given.output_format is Format.JSON:
+            documents.print_json(result.to_json())
+        else:
+            documents.print_csv(result, given.table)
+
+
+def _answers_for_one(tool: Tool, output_format: Format) -> bool:
+    return tool.scope == "host" or (tool.first_host_in_xprof and output_format is Format.XPROF)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -129,7 +110,7 @@ def _warn(message: str) -> None:
     sys.stderr.write(f"podscope: {message}\n")
 
 
-def _analyze_hosts(run: ProfileRun) -> _Analyzed:
+def analyze_hosts(run: ProfileRun) -> AnalyzedRun:
     """Analyze every host; one that cannot be read costs only itself.
 
     Raises:
@@ -137,9 +118,11 @@ def _analyze_hosts(run: ProfileRun) -> _Analyzed:
     """
     partials: list[HostPartial] = []
     failures: list[tuple[str, PodscopeError]] = []
+    # Of many hosts, none may stay in memory with all that was decoded of it.
+    read = open_host if len(run.files) == 1 else analyze_host
     for file in sorted(run.files, key=lambda file: file.host):
         try:
-            partial = analyze_host(file.read(), file.host)
+            partial = read(file.read(), file.host)
             # Tools that work on parts answer for the first host alone.
             partials.append(partial.without_parts() if partials else partial)
         except (AnalyzerError, CollectorError) as error:
@@ -155,7 +138,7 @@ def _analyze_hosts(run: ProfileRun) -> _Analyzed:
         session=run.session,
         missing_hosts=[MissingHost(name, failure.code) for name, failure in failures],
     )
-    return _Analyzed(run.session, partials, scope)
+    return AnalyzedRun(run.session, partials, scope)
 
 
 class UnreadableProfileError(CollectorError):

@@ -1,9 +1,6 @@
-"""How ``podscope analyze`` prints results: for people, as JSON, as CSV."""
+"""How ``podscope analyze`` prints results for people."""
 
-import io
-import json
 import sys
-import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,47 +8,17 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from podscope_analyzers.losses import HOST_MISSING
 from podscope_analyzers.partials import HostPartial
-from podscope_analyzers.pipeline import run_tool
-from podscope_analyzers.registry import TOOLS, nearest
+from podscope_analyzers.registry import TOOLS
 from podscope_analyzers.result import Cell, Column, Scope, Table, ToolResult
-from podscope_collector.cli.analyze_overview import print_overview
-from podscope_collector.csv_text import csv_text
-from podscope_collector.errors import RequestError
+from podscope_collector.cli.analyze_documents import chosen_tables, summarize
+from podscope_collector.cli.analyze_overview import print_advice, print_overview
 
 # A pipe has no width; wide enough that no cell of ours is cut.
 _PIPE_WIDTH = 1000
 _MAX_CELL = 80
 _ROWS_IN_SUMMARY = 5
-
-
-def print_json(content: object) -> None:
-    """One JSON document on stdout; a number that JSON does not know is a defect."""
-    sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
-
-
-def print_csv(result: ToolResult, name: str | None) -> None:
-    """One table as CSV, or all of them as a zip.
-
-    Raises:
-        RequestError: no table has this name, or a zip would go to a terminal.
-    """
-    tables = _chosen(result, name)
-    if len(tables) == 1:
-        (table,) = tables.values()
-        sys.stdout.write(csv_text(table))
-        return
-    if sys.stdout.isatty():
-        msg = (
-            f"{result.tool} has several tables: choose one with --table "
-            f"({', '.join(tables)}), or redirect the output to a .zip file"
-        )
-        raise RequestError(msg)
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for table_name, table in tables.items():
-            archive.writestr(f"{table_name}.csv", csv_text(table))
-    sys.stdout.buffer.write(packed.getvalue())
 
 
 def print_result(result: ToolResult, name: str | None) -> None:
@@ -61,7 +28,7 @@ def print_result(result: ToolResult, name: str | None) -> None:
         RequestError: no table has this name.
     """
     console = _console()
-    tables = _chosen(result, name)
+    tables = chosen_tables(result, name)
     if name is None:
         _heading(console, result)
         if result.tool == "overview_page":
@@ -69,6 +36,7 @@ def print_result(result: ToolResult, name: str | None) -> None:
             tables = {}
         else:
             _fields(console, {k: v for k, v in result.result.items() if k not in result.tables})
+            print_advice(console, result.advice)
     for table_name, table in tables.items():
         if table.rows or name is not None:
             console.print()
@@ -76,38 +44,19 @@ def print_result(result: ToolResult, name: str | None) -> None:
     _notes(console, result)
 
 
-def print_summary(partials: Sequence[HostPartial], scope: Scope, *, as_json: bool) -> None:
+def print_summary(partials: Sequence[HostPartial], scope: Scope) -> None:
     """What the run is, and which tools have something to say about it."""
-    results = {name: run_tool(name, partials, scope) for name in TOOLS}
-    overview = results["overview_page"]
-    tools = [
-        {
-            "name": tool.name,
-            "title": tool.title,
-            "scope": tool.scope,
-            "status": results[tool.name].status,
-        }
-        for tool in TOOLS.values()
-    ]
-    if as_json:
-        hosts = [
-            {"host": partial.host, **partial.summary.to_json()}
-            for partial in sorted(partials, key=lambda p: p.host)
-        ]
-        envelope = overview.to_json()
-        print_json({"scope": envelope["scope"], "hosts": hosts, "tools": tools})
-        return
+    found = summarize(partials, scope)
     console = _console()
-    _heading(console, overview)
+    _heading(console, found.overview)
     console.print(_hosts(partials))
-    for advice in overview.result["recommendations"]:
-        console.print(Text(f"- {advice['message']}"))
-    _notes(console, overview)
+    print_advice(console, found.overview.advice)
+    _notes(console, found.overview)
     console.print()
     listed = RichTable(box=None, pad_edge=False)
     for column in ("tool", "shows", "has something to show"):
         listed.add_column(column)
-    for tool in tools:
+    for tool in found.tools:
         listed.add_row(tool["name"], tool["title"], "yes" if tool["status"] == "ok" else "no")
     console.print(listed)
     console.print("\n--tool NAME shows one; --format json, csv or xprof for programs")
@@ -141,15 +90,6 @@ def _console() -> Console:
     return Console(highlight=False, width=_PIPE_WIDTH, soft_wrap=True)
 
 
-def _chosen(result: ToolResult, name: str | None) -> Mapping[str, Table]:
-    if name is None:
-        return result.tables
-    if name not in result.tables:
-        msg = f"{result.tool} has no table '{name}'{nearest(name, result.tables)}"
-        raise RequestError(msg)
-    return {name: result.tables[name]}
-
-
 def _heading(console: Console, result: ToolResult) -> None:
     hosts = result.scope.hosts
     whose = hosts[0] if len(hosts) == 1 else f"{len(hosts)} hosts"
@@ -160,8 +100,15 @@ def _heading(console: Console, result: ToolResult) -> None:
 def _notes(console: Console, result: ToolResult) -> None:
     for reason in result.reasons:
         console.print(Text(f"! {reason.message.rstrip('.')}: {reason.advice}", style="yellow"))
+    reasons = {missing.host: missing.reason for missing in result.scope.missing_hosts}
     for loss in result.losses:
-        console.print(Text(f"! {loss.host}: {loss.count} {loss.kind} on {loss.plane}"))
+        if loss.kind == HOST_MISSING:
+            text = f"! {loss.host} is missing: {reasons.get(loss.host, '')}"
+        else:
+            count = f"{loss.count:,}" if loss.count else "an unknown number of"
+            where = f" on {loss.plane}" if loss.plane else ""
+            text = f"! {loss.host} lost data: {count} {loss.kind.replace('_', ' ')}{where}"
+        console.print(Text(text, style="yellow"))
 
 
 def _fields(console: Console, fields: Mapping[str, Any]) -> None:

@@ -1,10 +1,12 @@
 """The overview as an answer: the verdict, the step time, where it goes, what to do."""
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from podscope_analyzers.result import ToolResult
+from podscope_analyzers.result import Advice, ToolResult
 
 
 def print_overview(console: Console, result: ToolResult) -> None:
@@ -27,18 +29,30 @@ def print_overview(console: Console, result: ToolResult) -> None:
             console.print()
             console.print(Text(title, style="bold"))
             console.print(table)
-    # The verdict is printed already.
-    advice = [a["message"] for a in shown["recommendations"] if a["code"] != "input"]
-    if advice:
+    if result.advice:
         console.print()
         console.print(Text("What to do", style="bold"))
-        for message in advice:
-            console.print(Text(f"- {message}"))
+        print_advice(console, result.advice)
     for message in (*shown["errors"], *shown["warnings"]):
         console.print(Text(f"! {message}", style="yellow"))
     more = ", ".join(name for name, table in result.tables.items() if table.rows)
     if more:
         console.print(f"\n--table NAME shows one in full: {more}")
+
+
+def print_advice(console: Console, found: Sequence[Advice]) -> None:
+    """What was found, the figures that it rests on, what to do and where to read more."""
+    for advice in found:
+        console.print(Text(f"- {advice.title} ({advice.severity}). {advice.message}"))
+        console.print(Text(f"  {advice.action} [{_figures(advice)}; {advice.link}]", style="dim"))
+
+
+def _figures(advice: Advice) -> str:
+    return ", ".join(
+        f"{one.name} {one.value:.4g}"
+        + (f" (threshold {one.threshold:.4g})" if one.threshold is not None else "")
+        for one in advice.evidence
+    )
 
 
 def _breakdown(result: ToolResult) -> RichTable:

@@ -1,22 +1,28 @@
 """``podscope capture``: profile many hosts at once, with or without a service."""
 
 import asyncio
+import getpass
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from podscope_collector.captures.advanced import from_text
-from podscope_collector.captures.durations import parse_duration_ms
+from podscope_collector.captures.durations import parse_duration_ms, parse_window_ms
 from podscope_collector.captures.outcome import CaptureOutcome, HostUpdate
+from podscope_collector.captures.quorum import decide
 from podscope_collector.captures.request import CaptureRequest, parse_request
-from podscope_collector.captures.states import CaptureState
-from podscope_collector.cli.capture_progress import Progress, summary
+from podscope_collector.captures.resolving.found import Resolution
+from podscope_collector.captures.states import CaptureState, HostState, ReasonCode
+from podscope_collector.cli.capture_progress import Progress, alignment_text, summary
 from podscope_collector.cli.capture_remote import RemoteCapture, capture_remotely
+from podscope_collector.client import ServiceClient
 from podscope_collector.errors import RequestError
 from podscope_collector.host_names import distinct_host_names
+from podscope_collector.tokens import read_agent_token
 from podscope_protos.errors import ExitCode
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -35,6 +41,8 @@ examples:
 
   podscope capture 'worker-[0-63].jobs:9999' --duration 500ms --quorum 90%
 
+  podscope capture k8s:train/app=llm-7b:9999 tpu:v5e-pod --url http://podscope.example
+
   podscope capture localhost:9999 --url http://127.0.0.1:8080 --label run=llm-7b --json
 
 exit codes: 0 every host captured, 1 failed, 2 wrong usage, 5 partial, 6 service unreachable,
@@ -46,7 +54,10 @@ exit codes: 0 every host captured, 1 failed, 2 wrong usage, 5 partial, 6 service
 def capture(
     targets: Annotated[
         list[str],
-        typer.Argument(help="host:port, grpc://host:port, [::1]:port, worker-[0-63].svc:9999; …"),
+        typer.Argument(
+            help="host:port, grpc://host:port, [::1]:port, worker-[0-63].svc:9999, agent://host, "
+            "dns:///name:port, k8s:namespace/label=value:port, jobset:name:port, tpu:name; …"
+        ),
     ],
     duration: Annotated[str, typer.Option(help="The window: 500ms, 2s, 1m.")] = "2s",
     attempts: Annotated[int, typer.Option(help="Tries per host.")] = 3,
@@ -67,6 +78,16 @@ def capture(
     retry_empty: Annotated[
         bool, typer.Option("--retry-empty", help="Try hosts without events again, longer.")
     ] = False,
+    synchronized: Annotated[
+        bool,
+        typer.Option("--synchronized", help="All hosts start together, or the capture is refused."),
+    ] = False,
+    expected_host_bytes: Annotated[
+        int | None, typer.Option(help="Size of one host's profile, for the byte budget.")
+    ] = None,
+    is_tpu_name: Annotated[
+        bool, typer.Option("--is-tpu-name", help="Bare targets are names of Cloud TPUs.")
+    ] = False,
     logdir: Annotated[
         str | None,
         typer.Option(help="Capture without a service, into this folder, s3://… or gs://…"),
@@ -76,6 +97,13 @@ def capture(
     ] = None,
     token_file: Annotated[
         Path | None, typer.Option(help="File with the token of the service.")
+    ] = None,
+    agent_token_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="File with the token of the agents, where they ask for one.",
+            envvar="PODSCOPE_COLLECTOR_AGENT_TOKEN_FILE",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -93,23 +121,32 @@ def capture(
     request = parse_request(
         {
             "targets": targets,
-            "duration_ms": parse_duration_ms(duration, "--duration"),
+            "is_tpu_name": is_tpu_name,
+            "duration_ms": parse_window_ms(duration, "--duration"),
             "attempts": attempts,
             "quorum": quorum,
             "delay_ms": parse_duration_ms(delay, "--delay"),
             "timeout_ms": parse_duration_ms(timeout, "--timeout"),
             "retry_empty": retry_empty,
+            "synchronized": synchronized,
+            "expected_host_bytes": expected_host_bytes,
+            "requested_by": _who(),
             "host_tracer_level": host_tracer_level,
             "device_tracer_level": device_tracer_level,
             "python_tracer_level": python_tracer_level,
             "advanced_configuration": _options(option or []),
-            "labels": dict(_pair(text, "--label") for text in label or []),
+            "labels": _labels(label or []),
         }
     )
     if url is not None:
         code = _through_service(request, url, token_file, as_json=as_json)
     else:
-        code = _into_folder(request, logdir or "podscope-runs", as_json=as_json)
+        code = _into_folder(
+            request,
+            logdir or "podscope-runs",
+            read_agent_token(agent_token_file),
+            as_json=as_json,
+        )
     raise typer.Exit(int(code))
 
 
@@ -119,6 +156,25 @@ def _pair(text: str, what: str) -> tuple[str, str]:
         msg = f"{what} '{text[:60]}' is not understood; write key=value"
         raise RequestError(msg)
     return key.strip(), given.strip()
+
+
+def _labels(texts: list[str]) -> dict[str, str]:
+    labels: dict[str, str] = {}
+    for text in texts:
+        key, given = _pair(text, "--label")
+        if key in labels:
+            msg = f"--label {key[:60]} is given twice ('{labels[key][:40]}' and '{given[:40]}')"
+            raise RequestError(msg)
+        labels[key] = given
+    return labels
+
+
+def _who() -> str | None:
+    """The user's name on this machine; nobody where there is none."""
+    try:
+        return getpass.getuser() or None
+    except (OSError, KeyError):
+        return None
 
 
 def _options(texts: list[str]) -> dict[str, bool | int | str]:
@@ -132,25 +188,51 @@ def _options(texts: list[str]) -> dict[str, bool | int | str]:
     return options
 
 
-def _into_folder(request: CaptureRequest, logdir: str, *, as_json: bool) -> ExitCode:
+def _into_folder(
+    request: CaptureRequest, logdir: str, agent_token: str | None, *, as_json: bool
+) -> ExitCode:
     from podscope_collector.captures.fanout import run_capture
+    from podscope_collector.captures.limits import FanoutLimits
+    from podscope_collector.settings import CollectorSettings
     from podscope_collector.storage import Storage
 
     storage = Storage(logdir)
     session = storage.new_session()
-    targets = request.parsed_targets()
-    names = distinct_host_names(target.address for target in targets)
+    found = _resolved(request)
+    targets = found.targets
+    names = distinct_host_names(
+        [*(t.shown_name for t in targets), *(lookup.given for lookup in found.unresolved)]
+    )
     pending = [
         HostUpdate(target=target.address, host=name)
-        for target, name in zip(targets, names, strict=True)
+        for target, name in zip(targets, names, strict=False)
     ]
-    with Progress(pending, request, quiet=as_json) as progress:
+    lost = tuple(
+        HostUpdate(
+            target=lookup.given,
+            host=name,
+            state=HostState.FAILED,
+            reason=ReasonCode.UNRESOLVED,
+            message=lookup.message,
+        )
+        for lookup, name in zip(found.unresolved, names[len(targets) :], strict=True)
+    )
+    with Progress(pending, _window_ms(request), quiet=as_json) as progress:
 
         async def work() -> CaptureOutcome:
             return await run_capture(
-                request, targets, storage, session, progress.update, host_names=names
+                request,
+                targets,
+                storage,
+                session,
+                progress.update,
+                host_names=names[: len(targets)],
+                agent_token=agent_token,
+                limits=FanoutLimits.of(CollectorSettings()),
             )
 
+        for update in lost:
+            progress.update(update)
         try:
             outcome = asyncio.run(work())
         except KeyboardInterrupt:
@@ -158,35 +240,69 @@ def _into_folder(request: CaptureRequest, logdir: str, *, as_json: bool) -> Exit
             if as_json:
                 _print_json(session, session, CaptureState.CANCELLED, progress.to_json())
             raise
+    if lost:
+        hosts = (*outcome.hosts, *lost)
+        state = decide(request.quorum, [host.state for host in hosts])
+        outcome = replace(outcome, hosts=hosts, state=state)
     if as_json:
         _print_json(session, session, outcome.state, [host.to_json() for host in outcome.hosts])
         return _EXIT[outcome.state]
     sys.stdout.write(summary(str(outcome.state), outcome.hosts))
+    alignment = outcome.alignment
+    sys.stdout.write(alignment_text(None if alignment is None else alignment.to_json()))
     if outcome.bytes:
         place = f"{logdir.rstrip('/')}/plugins/profile/{session}"
         sys.stdout.write(f"profiles: {place}\nanalyze:  podscope analyze {_quoted(logdir)}\n")
     return _EXIT[outcome.state]
 
 
+def _resolved(request: CaptureRequest) -> Resolution:
+    """The servers that the request's targets stand for now; says what was left out."""
+    wanted = request.parsed_targets()
+    if not wanted.lookups:
+        return Resolution(wanted.targets, (), ())
+    # Brings the HTTP client: only who looks up pays for it.
+    from podscope_collector.captures.resolving.resolver import Resolver
+    from podscope_collector.settings import CollectorSettings
+
+    found = Resolver(CollectorSettings()).resolve(wanted)
+    for line in found.left_out:
+        sys.stderr.write(f"left out: {line}\n")
+    return found
+
+
 def _through_service(
     request: CaptureRequest, url: str, token_file: Path | None, *, as_json: bool
 ) -> ExitCode:
-    targets = request.parsed_targets()
-    names = distinct_host_names(target.address for target in targets)
-    pending = [
-        HostUpdate(target=target.address, host=name)
-        for target, name in zip(targets, names, strict=True)
+    wanted = request.parsed_targets()
+    items = [
+        *(target.address for target in wanted.targets),
+        *(lookup.given for lookup in wanted.lookups),
     ]
-    with Progress(pending, request, quiet=as_json) as progress:
-        remote: RemoteCapture = capture_remotely(request, url, token_file, progress.update)
+    pending = [
+        HostUpdate(target=item, host=name)
+        for item, name in zip(items, distinct_host_names(items), strict=True)
+    ]
+    with Progress(pending, _window_ms(request), quiet=as_json) as progress:
+        remote = capture_remotely(request, ServiceClient(url, token_file), progress)
+    return show_ended(remote, url, as_json=as_json)
+
+
+def show_ended(remote: RemoteCapture, url: str, *, as_json: bool) -> ExitCode:
+    """Print how a service's capture ended, and return the exit code that says so."""
     if as_json:
         _print_json(remote.id, remote.session, remote.state, remote.host_objects)
-    else:
-        sys.stdout.write(summary(str(remote.state), remote.hosts))
-        sys.stdout.write(
-            f"capture:  {remote.id}\npage:     {url.rstrip('/')}/captures/{remote.id}\n"
-        )
+        return _EXIT[remote.state]
+    for line in remote.left_out:
+        sys.stderr.write(f"left out: {line}\n")
+    sys.stdout.write(summary(str(remote.state), remote.hosts))
+    sys.stdout.write(alignment_text(remote.alignment))
+    sys.stdout.write(f"capture:  {remote.id}\npage:     {url.rstrip('/')}/captures/{remote.id}\n")
     return _EXIT[remote.state]
+
+
+def _window_ms(request: CaptureRequest) -> int:
+    return request.delay_ms + request.duration_ms
 
 
 def _print_json(

@@ -1,7 +1,7 @@
 """The progress of a capture: a live table on a terminal, plain lines everywhere else."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self
@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from podscope_collector.captures.outcome import HostUpdate
-from podscope_collector.captures.request import CaptureRequest
 from podscope_collector.captures.states import HostState
 
 _STYLE = {
@@ -30,15 +29,13 @@ class Progress:
 
     Args:
         pending: All hosts before the first update, in order.
-        request: Tells how long the window is.
+        window_ms: From the start of the capture to the end of its window.
         quiet: Remember the updates, show nothing.
     """
 
-    def __init__(
-        self, pending: Sequence[HostUpdate], request: CaptureRequest, *, quiet: bool
-    ) -> None:
+    def __init__(self, pending: Sequence[HostUpdate], window_ms: int, *, quiet: bool) -> None:
         self._hosts = {update.target: update for update in pending}
-        self._window_s = (request.delay_ms + request.duration_ms) / 1000
+        self._window_s = window_ms / 1000
         self._began = monotonic()
         self._live: Live | None = None
         self._plain = not quiet
@@ -80,6 +77,10 @@ class Progress:
             sys.stderr.write(f"{seconds:7.1f}s {_line(update)}\n")
             sys.stderr.flush()
 
+    def keep_only(self, targets: set[str]) -> None:
+        """Forget the hosts that are not among these; lookups become hosts."""
+        self._hosts = {name: host for name, host in self._hosts.items() if name in targets}
+
     def to_json(self) -> list[dict[str, Any]]:
         """The hosts as they are now, in order."""
         return [host.to_json() for host in self._hosts.values()]
@@ -107,6 +108,20 @@ class Progress:
         if len(shown) < len(hosts):
             head.append(f" ({len(hosts) - len(shown)} more not shown)")
         return Group(head, ProgressBar(total=max(1, len(hosts)), completed=final, width=60), table)
+
+
+def alignment_text(told: Mapping[str, Any] | None) -> str:
+    """How well the hosts started together, in one line; empty when one host alone tells."""
+    if told is None or told["hosts"] < 2:
+        return ""
+    error = told["error_ns"]
+    sure = "by their own clocks" if error is None else f"± {error / 1e6:.2f} ms"
+    line = f"started within {told['skew_ns'] / 1e6:.2f} ms ({sure})"
+    if told["common_ns"] is not None:
+        line += f", {told['common_ns'] / 1e6:,.0f} ms in common"
+    if told["outside"]:
+        line += f"; not together with the others: {', '.join(told['outside'][:5])}"
+    return f"{line}\n"
 
 
 def summary(state: str, hosts: Iterable[HostUpdate]) -> str:

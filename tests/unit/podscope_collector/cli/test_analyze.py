@@ -1,4 +1,5 @@
 import csv
+import gzip
 import io
 import json
 import os
@@ -135,6 +136,14 @@ def test_xprof_format_is_the_shape_of_xprofs_data_route(
     assert tables[2]["p"]["is_training"] in {"true", "false"}
 
 
+def test_what_xprof_answers_as_a_page_is_printed_as_it_is(
+    podscope: Podscope, simulated: Path
+) -> None:
+    timeline = ("--param", "view_memory_allocation_timeline=true")
+    page = podscope(simulated, "--tool", "memory_viewer", "--format", "xprof", *timeline).out
+    assert page.startswith("<!DOCTYPE html>")
+
+
 def test_csv_of_one_table_is_text_and_of_several_a_zip(
     podscope: Podscope, simulated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +157,8 @@ def test_csv_of_one_table_is_text_and_of_several_a_zip(
         main(["analyze", *map(str, args)])
     written.flush()
     with zipfile.ZipFile(io.BytesIO(written.buffer.getvalue())) as archive:
-        assert set(archive.namelist()) == {"steps.csv", "hosts.csv", "slowest.csv"}
+        names = ("steps", "hosts", "slowest", "collectives", "channels", "cores")
+        assert set(archive.namelist()) == {f"{name}.csv" for name in names}
         assert archive.read("hosts.csv").decode() == text
 
 
@@ -217,6 +227,35 @@ def test_a_damaged_file_gives_one_line_and_exits_4(
     ended = podscope(file, "--tool", "overview_page")
     assert (ended.code, ended.out, ended.err.count("\n")) == (4, "", 1)
     assert file.name in ended.err or file.name.removesuffix(".xplane.pb") in ended.err
+
+
+def test_packed_profiles_are_found_in_a_run_and_an_unpacked_one_goes_before_its_copy(
+    podscope: Podscope, logs: Path
+) -> None:
+    plain = podscope(logs, "--tool", "pod_viewer", "--format", "json").json()
+    first, second, third = _files(logs)
+    for file in (first, second):
+        Path(f"{file}.gz").write_bytes(gzip.compress(file.read_bytes()))
+    first.unlink()
+    Path(f"{third}.gz").write_bytes(b"not the one that is read")
+    packed = podscope(logs, "--tool", "pod_viewer", "--format", "json").json()
+    assert packed == plain
+    alone = podscope(f"{first}.gz", "--tool", "pod_viewer", "--format", "json").json()
+    assert alone["scope"]["hosts"] == plain["scope"]["hosts"][:1]
+
+
+def test_a_riegeli_file_is_refused_by_name(podscope: Podscope, tmp_path: Path) -> None:
+    run = tmp_path / "plugins" / "profile" / "run"
+    run.mkdir(parents=True)
+    start = bytes.fromhex("83af70d10d884a3f")
+    (run / "worker0.xplane.riegeli").write_bytes(start + bytes(100))
+    for path in (tmp_path, run / "worker0.xplane.riegeli"):
+        ended = podscope(path, "--tool", "overview_page")
+        assert (ended.code, ended.out) == (4, "")
+        assert ended.err.startswith(
+            "podscope: worker0: not a valid XSpace: this is a Riegeli file, which this version "
+            "does not read; capture the host again as .xplane.pb; it was damaged"
+        )
 
 
 def test_a_bad_host_costs_only_itself_and_exits_5(podscope: Podscope, logs: Path) -> None:
