@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 
 from podscope._version import __version__
 from podscope_collector.analyses.routes import router as analyses
+from podscope_collector.captures.doctor_routes import router as doctor
 from podscope_collector.captures.routes import router as captures
 from podscope_collector.celery_app import create_celery
 from podscope_collector.dependencies import Service, ServiceNow
@@ -69,7 +70,7 @@ def create_app(
         runtime or Runtime.from_settings(settings), sender or create_celery(settings)
     )
     install_problems(app)
-    for router in (captures, analyses, schedules):
+    for router in (captures, doctor, analyses, schedules):
         app.include_router(router, prefix="/api/v1")
     app.include_router(_probes)
     _serve_pages(app, STATIC)

@@ -9,6 +9,7 @@ import httpx
 
 from podscope_collector.errors import (
     CollectorError,
+    ConflictError,
     DeniedError,
     InputNotFoundError,
     RequestError,
@@ -46,9 +47,13 @@ class ServiceClient:
     Args:
         url: Where it is served, without ``/api``.
         token_file: File with its token, when it asks for one.
+        timeout_s: For an answer.
+
+    Attributes:
+        url: As it was given.
     """
 
-    def __init__(self, url: str, token_file: Path | None = None) -> None:
+    def __init__(self, url: str, token_file: Path | None = None, *, timeout_s: float = 30) -> None:
         if not url.startswith(("http://", "https://")):
             message = f"--url '{url[:80]}' is no URL; write {DEFAULT_URL}"
             raise RequestError(message)
@@ -60,9 +65,10 @@ class ServiceClient:
         headers = {}
         if token_file is not None:
             headers["Authorization"] = f"Bearer {read_token(token_file).get_secret_value()}"
-        self._url = url
+        self.url = url
         self._base = f"{url.rstrip('/')}/api/v1"
         self._headers = headers
+        self._timeout_s = timeout_s
 
     def ask(
         self,
@@ -79,14 +85,12 @@ class ServiceClient:
             CollectorError: the service refused; of the class that fits its status.
         """
         try:
-            with httpx.Client(timeout=30, trust_env=False) as client:
+            with httpx.Client(timeout=self._timeout_s, trust_env=False) as client:
                 answer = client.request(
                     method, self._base + path, params=query, json=body, headers=self._headers
                 )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            message = (
-                f"no podscope service answers at {self._url} ({error}); start one: podscope up"
-            )
+            message = f"no podscope service answers at {self.url} ({error}); start one: podscope up"
             raise ServiceUnreachableError(message) from error
         if answer.status_code == httpx.codes.NO_CONTENT:
             return {}
@@ -97,14 +101,18 @@ class ServiceClient:
         if not isinstance(found, dict):
             if answer.status_code in {401, 403}:
                 # A proxy in front of the service answers so, in words of its own.
-                message = f"{self._url} wants to know who asks; pass --token-file"
+                message = f"{self.url} wants to know who asks; pass --token-file"
                 raise DeniedError(message)
-            raise _foreign(self._url)
+            raise _foreign(self.url)
         if answer.is_success:
             return found
         if answer.status_code == httpx.codes.NOT_FOUND and "code" not in found:
             # Every problem that we answer has a code: this server only lacks our routes.
-            raise _foreign(self._url)
+            raise _foreign(self.url)
+        if answer.status_code == httpx.codes.METHOD_NOT_ALLOWED:
+            # A page of podscope's own or of another server: no route of the API refuses a method
+            # that this client uses.
+            raise _foreign(self.url)
         detail = str(found.get("detail") or answer.reason_phrase)
         raise _error_of(answer.status_code)(detail)
 
@@ -115,7 +123,9 @@ def _error_of(status: int) -> type[CollectorError]:
             return DeniedError
         case 404:
             return InputNotFoundError
-        case 400 | 409 | 413 | 422:
+        case 409:
+            return ConflictError
+        case 400 | 413 | 422:
             return RequestError
         case 503:
             return ServiceUnreachableError

@@ -32,6 +32,14 @@ class InputNotFoundError(CollectorError):
     http_status: ClassVar[int] = 404
 
 
+class ConflictError(RequestError):
+    """A request that does not fit the state that its subject is in."""
+
+    code: ClassVar[str] = "conflict"
+    exit_code: ClassVar[ExitCode] = ExitCode.FAILED
+    http_status: ClassVar[int] = 409
+
+
 class ServiceUnreachableError(CollectorError):
     """The podscope service does not answer at the URL given."""
 

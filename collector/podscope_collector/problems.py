@@ -44,6 +44,8 @@ def problem_of(error: Exception) -> Response:
         case PodscopeError():
             status = _STATUS_OF_EXIT_CODE.get(error.exit_code, HTTPStatus.INTERNAL_SERVER_ERROR)
             return problem(status, error.code, str(error))
+        case RequestValidationError() if _names_nothing(error):
+            return problem(HTTPStatus.NOT_FOUND, "not_found", _no_such_id(error))
         case RequestValidationError():
             return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "bad_request", _first_line(error))
         case HTTPException():
@@ -63,6 +65,17 @@ def problem_of(error: Exception) -> Response:
                 "internal_error",
                 "podscope failed on this request; its log has the details",
             )
+
+
+def _names_nothing(error: RequestValidationError) -> bool:
+    """Whether the path has an id that cannot be one."""
+    return str(error.errors()[0]["loc"][0]) == "path"
+
+
+def _no_such_id(error: RequestValidationError) -> str:
+    first = error.errors()[0]
+    what = str(first["loc"][-1]).removesuffix("_id")
+    return f"no {what} '{str(first.get('input'))[:80]}'; ids look like 01a1fcf8-d4ac-7efa-984a-…"
 
 
 def _first_line(error: RequestValidationError) -> str:

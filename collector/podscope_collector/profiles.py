@@ -11,6 +11,11 @@ from podscope_collector.errors import CollectorError, InputNotFoundError
 from podscope_protos.errors import ExitCode
 
 SUFFIX: Final = ".xplane.pb"
+# Of one host's files the first of these is taken.
+_SUFFIXES: Final = (SUFFIX, f"{SUFFIX}.gz", f"{SUFFIX}.zst")
+# Listed with the others, so that whoever reads it says what it is.
+_UNREAD: Final = ".xplane.riegeli"
+_ENDINGS: Final = (*_SUFFIXES, _UNREAD)
 _PROFILE_FOLDER: Final = Path("plugins") / "profile"
 # How deep below a log folder runs are looked for: `train/plugins/profile/<run>` and the like.
 _MAX_DEPTH: Final = 4
@@ -33,7 +38,7 @@ class ProfileFile:
     """The profile of one host.
 
     Attributes:
-        host: Name of the host, which is the file's without its ending.
+        host: Name of the host, which is the file's without its endings.
     """
 
     host: str
@@ -110,6 +115,27 @@ def find_run(path: Path, run: str | None = None) -> ProfileRun:
     raise InputNotFoundError(message)
 
 
+def find_runs(path: Path) -> list[ProfileRun]:
+    """Every run that a path means, by name.
+
+    Raises:
+        InputNotFoundError: there is nothing there, or no profile in it.
+    """
+    try:
+        if not path.is_dir():
+            message = f"{path} is no folder; give a log folder or a run folder"
+            raise InputNotFoundError(message)
+        if _has_profiles(path):
+            return [_run(path, ())]
+        runs = [_run(folder, ()) for folder in _runs_below(path)]
+    except OSError as error:
+        message = f"cannot read {path}: {error.strerror or error}"
+        raise InputNotFoundError(message) from error
+    if not runs:
+        raise InputNotFoundError(_NO_PROFILES.format(path=path))
+    return runs
+
+
 def _in_folder(path: Path, run: str | None) -> ProfileRun:
     if _has_profiles(path):
         if run is not None and run != path.name:
@@ -156,15 +182,19 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _has_profiles(path: Path) -> bool:
-    return any(entry.name.endswith(SUFFIX) for entry in path.iterdir())
+    return any(entry.name.endswith(_ENDINGS) for entry in path.iterdir())
 
 
 def _run(folder: Path, others: tuple[str, ...]) -> ProfileRun:
-    files = sorted(entry for entry in folder.iterdir() if entry.name.endswith(SUFFIX))
-    return ProfileRun(
-        folder.name, tuple(ProfileFile(_host_of(file), file) for file in files), others
-    )
+    entries = sorted(folder.iterdir())
+    files: dict[str, ProfileFile] = {}
+    for suffix in _ENDINGS:
+        for file in entries:
+            if file.name.endswith(suffix):
+                files.setdefault(_host_of(file), ProfileFile(_host_of(file), file))
+    return ProfileRun(folder.name, tuple(files[host] for host in sorted(files)), others)
 
 
 def _host_of(path: Path) -> str:
-    return path.name.removesuffix(SUFFIX) or path.name
+    suffix = next((suffix for suffix in _ENDINGS if path.name.endswith(suffix)), "")
+    return path.name.removesuffix(suffix) or path.name

@@ -9,6 +9,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, field_vali
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 ENV_PREFIX = "PODSCOPE_COLLECTOR_"
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def _seconds(given: object) -> object:
@@ -57,6 +58,27 @@ class CollectorSettings(BaseSettings):
     """Captures and maintenance tasks that one worker runs at a time."""
     capture_memory_bytes: int = Field(default=1 << 30, ge=64 << 20)
     """Profiles of one capture in memory at once; beyond it hosts wait to be started."""
+    capture_width: int = Field(default=1024, ge=1, le=100_000)
+    """Hosts of one capture in flight at once; each holds a connection."""
+
+    agent_token_file: Path | None = None
+    """File with the token for agents that ask for one."""
+    resolve_timeout: Duration = timedelta(seconds=10)
+    """What the targets of a capture may take to be looked up."""
+    resolve_cache: Duration = timedelta(seconds=15)
+    """Lookups younger than this are not made again."""
+    kubernetes_url: str = "https://kubernetes.default.svc"
+    """API server that pods and JobSets are looked up at."""
+    kubernetes_token_file: Path = _SERVICE_ACCOUNT / "token"
+    kubernetes_ca_file: Path = _SERVICE_ACCOUNT / "ca.crt"
+    """Authorities that sign the API server; the system's when the file is absent."""
+    metadata_url: str = "http://metadata.google.internal"
+    """Metadata server that gives the token, the project and the zone of Cloud TPU lookups."""
+    tpu_url: str = "https://tpu.googleapis.com/v1"
+    """Cloud TPU API."""
+    tpu_project: str | None = None
+    tpu_zone: str | None = None
+    """Project and zone of Cloud TPU lookups; this machine's when absent."""
     analysis_processes: int = Field(
         default_factory=lambda: max(1, min(4, os.cpu_count() or 1)), ge=1, le=256
     )
@@ -89,7 +111,7 @@ class CollectorSettings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"
 
-    @field_validator("data_dir", "token_file")
+    @field_validator("data_dir", "token_file", "agent_token_file")
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         return None if path is None else path.expanduser().absolute()

@@ -6,6 +6,7 @@ lie beside it under ``<root>/.podscope``, where no viewer looks.
 
 import hashlib
 import secrets
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -174,6 +175,65 @@ class Storage:
     def has_xspace(self, session: str, host: str) -> bool:
         """Whether a host's XSpace is stored."""
         return self.exists(self.xspace_path(session, host))
+
+    def incoming_path(self) -> Path:
+        """A free name on this machine for a file that is being received.
+
+        Raises:
+            StorageError: The folder for it cannot be made.
+        """
+        if self.folder is None:
+            folder = Path(tempfile.gettempdir())
+        else:
+            folder = self.folder / ".podscope" / "tmp"
+        with self._errors(f"write to {self.root}"):
+            folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"podscope-{secrets.token_hex(8)}"
+
+    def adopt_xspace(
+        self, session: str, host: str, received: Path, size: int, sha256: str
+    ) -> StoredFile:
+        """Make a received file a host's XSpace; a reader sees the whole file or none.
+
+        Raises:
+            StorageError: It cannot be written.
+        """
+        path = self.xspace_path(session, host)
+        with self._errors(f"write {path} to {self.root}"):
+            if self.folder is None:
+                obstore.put(self._open(write=True), path, received)
+            else:
+                final = self.folder / path
+                final.parent.mkdir(parents=True, exist_ok=True)
+                received.replace(final)
+        return StoredFile(path, size, sha256)
+
+    def size_of(self, path: str) -> int | None:
+        """Bytes of the file with this key; None when there is none."""
+        with self._errors(f"read {path} of {self.root}"):
+            try:
+                return int(obstore.head(self._open(), path)["size"])
+            except (NotFoundError, FileNotFoundError):
+                return None
+
+    def stat_xspace(self, session: str, host: str) -> StoredFile:
+        """Size and digest of a host's stored XSpace, read in pieces.
+
+        Raises:
+            InputNotFoundError: There is none.
+        """
+        path = self.xspace_path(session, host)
+        digest = hashlib.sha256()
+        size = 0
+        with self._errors(f"read {path} of {self.root}"):
+            try:
+                for piece in obstore.get(self._open(), path):
+                    digest.update(piece)
+                    size += len(piece)
+            except (NotFoundError, FileNotFoundError) as error:
+                msg = f"no file {path} below {self.root}"
+                raise InputNotFoundError(msg) from error
+        return StoredFile(path, size, digest.hexdigest())
 
     # -- derived files ----------------------------------------------------------------------
 

@@ -32,3 +32,13 @@ def read_token(path: Path) -> SecretStr:
         )
         raise RequestError(message)
     return SecretStr(token)
+
+
+def read_agent_token(path: Path | None) -> str | None:
+    """The token that agents ask for; None without a file.
+
+    Raises:
+        InputNotFoundError: the file cannot be read.
+        RequestError: what it holds is no token.
+    """
+    return None if path is None else read_token(path).get_secret_value()

@@ -1,6 +1,7 @@
 """Holding a piece of work for as long as it takes."""
 
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ class Lease:
         self.lost = threading.Event()
         self._runtime = runtime
         self._over = threading.Event()
+        self._until = time.monotonic() + runtime.settings.work_lease.total_seconds()
         self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
 
     def start(self) -> None:
@@ -42,17 +44,21 @@ class Lease:
     def _keep(self) -> None:
         lease = self._runtime.settings.work_lease
         while not self._over.wait(lease.total_seconds() / 3):
+            began = time.monotonic()
             try:
                 with self._runtime.database.writing() as session:
                     is_held = services.renew(session, self.claim, self._runtime.clock(), lease)
             except SQLAlchemyError:
                 # The database is away for a moment: the lease still has two thirds to run.
                 log.warning("lease_not_renewed", work_id=str(self.claim.work_id), exc_info=True)
-                continue
+                if time.monotonic() < self._until:
+                    continue
+                is_held = False
             if not is_held and not self._over.is_set():
                 log.warning("lease_lost", work_id=str(self.claim.work_id))
                 self.lost.set()
                 return
+            self._until = began + lease.total_seconds()
 
 
 @contextmanager

@@ -165,10 +165,7 @@ def fail(
 
 
 def take_back_expired(session: Session, now: datetime, *, max_attempts: int) -> list[LostWork]:
-    """Take work from workers that fell silent: to be tried again, or parked.
-
-    A capture is never repeated by itself: its moment is over.
-    """
+    """Take work from workers that fell silent: to be tried again, or parked."""
     query = (
         select(WorkItem)
         .where(WorkItem.state == WorkState.RUNNING, WorkItem.lease_until < now)
@@ -181,12 +178,19 @@ def take_back_expired(session: Session, now: datetime, *, max_attempts: int) -> 
         item.lease_until = None
         item.sends = 0
         item.available_at = now
-        if item.kind is WorkKind.RUN_CAPTURE or item.attempts >= max_attempts:
+        if item.attempts >= max_attempts:
             item.state = WorkState.PARKED
             lost.append(LostWork(item.kind, item.subject_id, item.error))
         else:
             item.state = WorkState.PENDING
     return lost
+
+
+def forget(session: Session, kind: WorkKind, subject_id: uuid.UUID) -> None:
+    """Drop work about a subject, in whatever state; whoever holds it finds it gone."""
+    changed_rows(
+        session, delete(WorkItem).where(WorkItem.kind == kind, WorkItem.subject_id == subject_id)
+    )
 
 
 def record_heartbeat(session: Session, queue: str, now: datetime) -> None:

@@ -10,7 +10,6 @@ from pydantic import SecretStr
 from podscope_collector.app import create_app
 from podscope_collector.db import Database
 from podscope_collector.errors import InputNotFoundError, RequestError
-from podscope_collector.identifiers import uuid7
 from podscope_collector.runtime import Runtime
 from podscope_collector.settings import CollectorSettings
 from podscope_collector.work.queues import QUEUES
@@ -21,6 +20,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from starlette.testclient import TestClient
 
+# The same in every process that collects the tests.
+NO_CAPTURE = "01a1fcf8-d4ac-7efa-984a-1a67e445c763"
 TOKEN = "a-token-of-more-than-16-letters"
 
 
@@ -107,16 +108,39 @@ def test_a_request_that_cannot_work_is_problem_json_in_one_line(
     assert client.get("/api/v1/captures").json()["items"] == []
 
 
+def test_a_synchronized_capture_that_cannot_start_together_is_refused_with_the_numbers(
+    database: Database, tmp_path: Path
+) -> None:
+    client = client_of(database, tmp_path, capture_memory_bytes=64 << 20)
+    body = {"targets": "w[1-9]:1", "synchronized": True, "expected_host_bytes": 8 << 20}
+    answer = client.post("/api/v1/captures", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "does_not_fit")
+    assert "at 8 MiB each they may bring 72 MiB, and 64 MiB" in answer.json()["detail"]
+    assert client.get("/api/v1/captures").json()["items"] == []
+    assert client.post("/api/v1/captures", json=body | {"targets": "w[1-8]:1"}).status_code == 202
+    assert client.post("/api/v1/captures", json=body | {"synchronized": False}).status_code == 202
+
+
+def test_who_asked_is_what_a_proxy_says_and_else_what_the_request_says(client: TestClient) -> None:
+    body = {"targets": "w0:1", "requested_by": "ann"}
+    assert client.post("/api/v1/captures", json=body).json()["requested_by"] == "ann"
+    headers = {"X-Forwarded-User": "bob"}
+    asked = client.post("/api/v1/captures", json=body, headers=headers).json()
+    assert asked["requested_by"] == "bob"
+    del body["requested_by"]
+    assert client.post("/api/v1/captures", json=body).json()["requested_by"] is None
+
+
 @pytest.mark.parametrize(
     ("path", "status", "code"),
     [
-        (f"/api/v1/captures/{uuid7()}", 404, "not_found"),
-        (f"/api/v1/captures/{uuid7()}/hosts", 404, "not_found"),
-        (f"/api/v1/captures/{uuid7()}/events", 404, "not_found"),
-        (f"/api/v1/captures/{uuid7()}/tools", 404, "not_found"),
-        (f"/api/v1/captures/{uuid7()}/tools/overview_page", 404, "not_found"),
-        (f"/api/v1/captures/{uuid7()}/hosts/x/xspace", 404, "not_found"),
-        ("/api/v1/captures/not-an-id", 422, "bad_request"),
+        (f"/api/v1/captures/{NO_CAPTURE}", 404, "not_found"),
+        (f"/api/v1/captures/{NO_CAPTURE}/hosts", 404, "not_found"),
+        (f"/api/v1/captures/{NO_CAPTURE}/events", 404, "not_found"),
+        (f"/api/v1/captures/{NO_CAPTURE}/tools", 404, "not_found"),
+        (f"/api/v1/captures/{NO_CAPTURE}/tools/overview_page", 404, "not_found"),
+        (f"/api/v1/captures/{NO_CAPTURE}/hosts/x/xspace", 404, "not_found"),
+        ("/api/v1/captures/not-an-id", 404, "not_found"),
         ("/api/v1/captures?limit=0", 422, "bad_request"),
         ("/api/v1/nothing", 404, "not_found"),
     ],

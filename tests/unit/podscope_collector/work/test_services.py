@@ -152,13 +152,24 @@ def test_work_whose_workers_keep_dying_is_parked(database: Database) -> None:
     ]
 
 
-def test_a_capture_is_not_repeated_when_its_worker_dies(database: Database) -> None:
+def test_a_capture_goes_to_another_worker_when_its_own_dies(database: Database) -> None:
     work_id = enqueue(database, WorkKind.RUN_CAPTURE)
     claim(database, work_id, "dead")
     with database.writing() as session:
-        lost = services.take_back_expired(session, after(16), max_attempts=3)
-    assert [work.kind for work in lost] == [WorkKind.RUN_CAPTURE]
-    assert claim(database, work_id, "other") is None
+        assert services.take_back_expired(session, after(16), max_attempts=3) == []
+    taken = claim(database, work_id, "other")
+    assert taken is not None
+    assert taken.attempt == 2
+
+
+def test_work_that_is_forgotten_is_gone_also_from_who_holds_it(database: Database) -> None:
+    work_id = enqueue(database, WorkKind.RUN_CAPTURE)
+    held = claim(database, work_id, "busy")
+    assert held is not None
+    with database.writing() as session:
+        services.forget(session, WorkKind.RUN_CAPTURE, held.subject_id)
+    with database.writing() as session:
+        assert not services.finish(session, held)
 
 
 def test_a_queue_is_silent_until_a_heartbeat_comes_out_of_it(database: Database) -> None:
