@@ -8,6 +8,7 @@ import { KeysOverlay, Palette, SettingsDialog } from "./components/overlays";
 import { Rail, toggleRail } from "./components/rail";
 import { useShortcuts, type Shortcut } from "./keys";
 import { CapturesPage } from "./pages/captures/page";
+import { ComparePage } from "./pages/compare/page";
 import { NotFoundPage } from "./pages/not-found";
 import { SchedulesPage } from "./pages/schedules";
 import { ToolPage } from "./pages/tool/page";
@@ -15,7 +16,7 @@ import { PLACES, toolPath } from "./tools/pages";
 import { go, href, parameter, path, setQuery } from "./url";
 
 export interface Route {
-  readonly page: "captures" | "schedules" | "tool" | "unknown";
+  readonly page: "captures" | "compare" | "schedules" | "tool" | "unknown";
   readonly capture: string | null;
   readonly tool: string | null;
 }
@@ -24,6 +25,7 @@ export function routeOf(pathname: string): Route {
   const [first = "", id, tool, ...rest] = pathname.split("/").filter((part) => part !== "").map(decodeURIComponent);
   if (rest.length === 0) {
     if (first === "" || (first === "captures" && id === undefined)) return { page: "captures", capture: null, tool: null };
+    if (first === "compare" && id === undefined) return { page: "compare", capture: null, tool: null };
     if (first === "schedules" && id === undefined) return { page: "schedules", capture: null, tool: null };
     if (first === "captures" && id !== undefined) return { page: "tool", capture: id, tool: tool ?? "overview_page" };
   }
@@ -57,6 +59,7 @@ export function App() {
       scope: "everywhere",
     },
     { keys: "g c", what: "Captures", run: () => go("/captures"), scope: "everywhere" },
+    { keys: "g d", what: "Compare", run: () => go(href("/compare", { capture: route.capture })), scope: "everywhere" },
     ...[...PLACES].flatMap(([name, place]): Shortcut[] =>
       route.capture && place.key && tools.value.value?.some((tool) => tool.name === name)
         ? [{ keys: `g ${place.key}`, what: place.title, run: () => open(name), scope: "everywhere" }]
@@ -77,6 +80,7 @@ export function App() {
       />
       <main>
         {route.page === "captures" && <CapturesPage />}
+        {route.page === "compare" && <ComparePage />}
         {route.page === "schedules" && <SchedulesPage />}
         {route.page === "unknown" && <NotFoundPage />}
         {route.page === "tool" && (

@@ -10,6 +10,7 @@ import "./styles/base.css";
 import "./styles/frame.css";
 import "./styles/components.css";
 import "./styles/pages.css";
+import "./styles/compare.css";
 
 restoreTheme();
 listen();

@@ -9,6 +9,16 @@ const addresses = (text: string): string[] => guessTargets(text).map((target) =>
 const filled = { ...EMPTY_FORM, targets: "w-0:9999" };
 
 describe("targets", () => {
+  test("that are looked up are left to the service", () => {
+    const found = guessTargets("k8s:train/app=llm:9999, tpu:v5e jobset:j dns:///h.svc:1");
+    expect(found.map((target) => [target.problem, target.isLookup])).toEqual(found.map(() => [null, true]));
+    expect(guessTargets("tpu:8466")).toEqual([{ address: "tpu:8466", problem: null, isLookup: false }]);
+  });
+
+  test("of agents have the agent's port", () => {
+    expect(addresses("agent://h[0-1] agent://h2:7 agent://[::1]")).toEqual(["h0:8466", "h1:8466", "h2:7", "[::1]:8466"]);
+  });
+
   test("are split at commas and blanks and named once", () => {
     expect(addresses("w-0:1, grpc://w-1:2/\nw-0:1")).toEqual(["w-0:1", "w-1:2"]);
   });
@@ -17,7 +27,7 @@ describe("targets", () => {
     expect(addresses("w[0,2-3]:[91-92]")).toEqual(["w0:91", "w0:92", "w2:91", "w2:92", "w3:91", "w3:92"]);
   });
   test("in brackets may be IPv6 addresses", () => {
-    expect(guessTargets("[::1]:9999")).toEqual([{ address: "[::1]:9999", problem: null }]);
+    expect(guessTargets("[::1]:9999")).toEqual([{ address: "[::1]:9999", problem: null, isLookup: false }]);
   });
   test.each(["w-0", "w-0:0", "w-0:70000", "w-[3-1]:9", ":9999"])("%s is not taken", (text) => {
     expect(guessTargets(text)[0]?.problem).not.toBeNull();

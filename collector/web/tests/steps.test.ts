@@ -15,6 +15,7 @@ const resultOf = (result: Record<string, unknown>): ToolResult => ({
   status: "ok",
   reasons: [],
   losses: [],
+  advice: [],
   result,
 });
 
@@ -50,6 +51,13 @@ describe("the step table of a result", () => {
     expect(readSteps(null).rows).toEqual([]);
     expect(readSteps({ columns: 3 }).rows).toEqual([]);
   });
+
+test("a pod of which some steps are listed says how many there are, and where to go on", () => {
+  const some = podSteps(resultOf({ steps: POD, step_count: 1000, first_step: 12, next_step: 24 }));
+  expect([some.stepCount, some.first, some.next]).toEqual([1000, 12, 24]);
+  const all = podSteps(resultOf({ steps: POD }));
+  expect([all.stepCount, all.first, all.next]).toEqual([all.steps.length, 0, null]);
+});
 
   test("gives mean, deviation and share of every category", () => {
     const steps = readSteps(table([column("step", "integer"), column("total", "number", "ms"), column("compute", "number", "ms")], [[1, 10, 4], [2, 10, 8]]));

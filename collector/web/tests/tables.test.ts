@@ -8,7 +8,7 @@ import { thin } from "../src/components/stacked-columns";
 import { csv } from "../src/format/csv";
 import { matches, stepTimeChanges } from "../src/pages/captures/filter";
 import { routeOf } from "../src/app";
-import { filterOps, opTables, rankBy } from "../src/tools/framework-ops";
+import { filterOps, opTables, rankBy, sharesOf } from "../src/tools/framework-ops";
 import { href } from "../src/url";
 
 describe("sorting", () => {
@@ -57,14 +57,22 @@ describe("the op table", () => {
     columns: [...columns, { id: "total_self_time_us", label: "", type: "number", unit: "us" }],
     rows: [["Device", "MatMul", "m1", 30], ["Device", "MatMul", "m2", 10], ["Device", "IDLE", "IDLE", 60], ["Host", "Dataset", "next", 5]],
   };
-  test("leaves idle rows out where the result has one table, and takes the second where it has two", () => {
-    const one = opTables({ result: { table } } as unknown as ToolResult);
-    expect(one.withIdle?.rows).toHaveLength(4);
-    expect(one.withoutIdle?.rows.map((row) => row[2])).toEqual(["m1", "m2", "next"]);
+  test("takes each table by its name", () => {
     const other = { ...table, rows: table.rows.slice(0, 1) };
     const two = opTables({ result: { with_idle: table, without_idle: other } } as unknown as ToolResult);
     expect(two.withIdle).toBe(table);
     expect(two.withoutIdle).toBe(other);
+    expect(two.annotations).toBeNull();
+  });
+  test("shows the shares of one side and grouping, and not the nameless rest", () => {
+    const ids = ["host_or_device", "grouped_by", "name", "operation_count", "total_self_time_us", "self_time_ratio"];
+    const shares: Table = {
+      columns: ids.map((id) => ({ id, label: id, type: "string" as const, unit: "" })),
+      rows: [["device", "type", "dot", 2, 60, 0.6], ["device", "type", null, 9, 40, 0.4], ["device", "operation", "dot.1", 1, 50, 0.5], ["host", "type", "Add", 1, 5, 1]],
+    };
+    expect(sharesOf(shares, "Device", "type", 8)).toEqual([{ name: "dot", time: 60, ratio: 0.6 }]);
+    expect(sharesOf(shares, "Host", "operation", 8)).toEqual([]);
+    expect(sharesOf(null, "Host", "type", 8)).toEqual([]);
   });
   test("filters by side and text, and ranks self time by a column", () => {
     expect(filterOps(table, "Host", "")).toHaveLength(1);

@@ -1,5 +1,5 @@
 /** Calls of the service. Every failure is a `ServiceError` whose message says what to do. */
-import type { Capture, CaptureRequest, Host, Tool, ToolResult } from "./types";
+import type { Capture, CaptureRequest, Comparison, DoctorReport, Host, Tool, ToolResult } from "./types";
 
 const BASE = "/api/v1";
 
@@ -74,14 +74,25 @@ export const api = {
     call(`/captures/${segment(id)}/hosts`, signal ? { signal } : {}),
   tools: (id: string, signal?: AbortSignal): Promise<{ items: Tool[] }> =>
     call(`/captures/${segment(id)}/tools`, signal ? { signal } : {}),
-  tool: (id: string, tool: string, host: string | null, signal?: AbortSignal): Promise<ToolResult> =>
-    call(toolRoute(id, tool, host), signal ? { signal } : {}),
+  tool: (id: string, tool: string, host: string | null, signal?: AbortSignal, parameters: Readonly<Record<string, string>> = {}): Promise<ToolResult> =>
+    call(withParameters(toolRoute(id, tool, host), parameters), signal ? { signal } : {}),
+  compare: (base: string, other: string, tool: string, signal?: AbortSignal): Promise<Comparison> =>
+    call(`/captures/${segment(other)}/tools/${segment(tool)}/diff?base=${segment(base)}`, signal ? { signal } : {}),
   start: (request: CaptureRequest): Promise<Capture> =>
     call("/captures", {
       method: "POST",
       headers: { "content-type": "application/json" },
       body: JSON.stringify(request),
     }),
+  doctor: (targets: readonly string[], signal?: AbortSignal): Promise<DoctorReport> =>
+    call("/doctor", {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ targets }),
+      ...(signal ? { signal } : {}),
+    }),
+  cancel: (id: string): Promise<Capture> => call(`/captures/${segment(id)}/cancel`, { method: "POST" }),
+  retry: (id: string): Promise<Capture> => call(`/captures/${segment(id)}/retry`, { method: "POST" }),
   schedules: (signal?: AbortSignal): Promise<{ items: Schedule[] }> => call("/schedules", signal ? { signal } : {}),
   addSchedule: (schedule: Readonly<Record<string, unknown>>): Promise<Schedule> =>
     call("/schedules", {
@@ -96,6 +107,11 @@ function toolRoute(id: string, tool: string, host: string | null): string {
   return `/captures/${segment(id)}/tools/${segment(tool)}${host ? `?host=${segment(host)}` : ""}`;
 }
 
+function withParameters(route: string, parameters: Readonly<Record<string, string>>): string {
+  const search = new URLSearchParams(parameters).toString();
+  return search === "" ? route : `${route}${route.includes("?") ? "&" : "?"}${search}`;
+}
+
 /** The address of a download, for a link. */
 export function downloadUrl(id: string, what: { host: string } | { tool: string; host: string | null; format: string }): string {
   if ("tool" in what) {
@@ -104,5 +120,8 @@ export function downloadUrl(id: string, what: { host: string } | { tool: string;
   }
   return `${BASE}/captures/${segment(id)}/hosts/${segment(what.host)}/xspace`;
 }
+
+export const comparisonUrl = (base: string, other: string, tool: string, table: string): string =>
+  `${BASE}/captures/${segment(other)}/tools/${segment(tool)}/diff?base=${segment(base)}&format=csv&table=${segment(table)}`;
 
 export const eventsUrl = (id: string): string => `${BASE}/captures/${segment(id)}/events`;

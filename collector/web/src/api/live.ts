@@ -56,7 +56,10 @@ export function useLiveCapture(id: string | null): LiveCapture {
     const follow = (): void => {
       source = new EventSource(eventsUrl(id));
       source.addEventListener("capture", (event) => {
-        live.capture.value = JSON.parse((event as MessageEvent<string>).data) as Capture;
+        const capture = JSON.parse((event as MessageEvent<string>).data) as Capture;
+        live.capture.value = capture;
+        // A target that was looked up has become hosts; events tell of those that change only.
+        if (live.hosts.value.length !== capture.hosts_total) void load();
       });
       source.addEventListener("host", (event) => {
         live.hosts.value = withHost(live.hosts.value, JSON.parse((event as MessageEvent<string>).data) as Host);

@@ -36,6 +36,8 @@ export interface Capture {
   readonly attempts: number;
   readonly quorum: string;
   readonly labels: Readonly<Record<string, string>>;
+  /** What the targets' lookups found and cannot be captured. */
+  readonly left_out: readonly string[];
   readonly hosts_total: number;
   readonly hosts_done: number;
   readonly bytes: number | null;
@@ -109,6 +111,38 @@ export interface Loss {
   readonly count: number;
 }
 
+export interface Evidence {
+  readonly name: string;
+  readonly value: number;
+  readonly unit: string;
+  readonly threshold: number | null;
+}
+
+/** What to do about a capture, and the figures that say so. */
+export interface Advice {
+  readonly code: string;
+  readonly severity: "high" | "medium" | "low";
+  readonly title: string;
+  readonly message: string;
+  readonly action: string;
+  readonly link: string;
+  readonly evidence: readonly Evidence[];
+}
+
+export interface DoctorTarget {
+  readonly target: string;
+  readonly verdict: "ready" | "busy" | "not_ready";
+  readonly kind: string;
+  readonly round_trip_ms: number | null;
+  readonly checks: readonly { readonly name: string; readonly state: string; readonly detail: string; readonly fix: string }[];
+}
+
+export interface DoctorReport {
+  readonly targets: readonly DoctorTarget[];
+  readonly left_out: readonly string[];
+  readonly storage: { readonly root: string; readonly state: string; readonly detail: string } | null;
+}
+
 export interface ToolResult {
   readonly tool: string;
   readonly version: number;
@@ -121,7 +155,34 @@ export interface ToolResult {
   readonly status: "ok" | "empty";
   readonly reasons: readonly Reason[];
   readonly losses: readonly Loss[];
+  readonly advice: readonly Advice[];
   readonly result: Readonly<Record<string, unknown>>;
+}
+
+export interface ComparedSide {
+  readonly scope: ToolResult["scope"];
+  readonly device_type: string;
+  readonly hosts: number;
+  readonly device_core_count: number;
+  readonly step_count: number;
+  readonly steps: readonly [number, number] | null;
+}
+
+/** What changed from the base to the other: docs/reference/comparisons.md. */
+export interface Comparison {
+  readonly tool: string;
+  readonly version: number;
+  readonly status: "ok" | "not_comparable";
+  readonly reasons: readonly Reason[];
+  readonly notes: readonly Reason[];
+  readonly base: ComparedSide;
+  readonly other: ComparedSide;
+  readonly basis: "step" | "capture";
+  readonly summary: {
+    readonly step_time?: Readonly<Record<string, unknown>> | null;
+    readonly tables?: Readonly<Record<string, { readonly matched: number; readonly appeared: number; readonly vanished: number; readonly base_total: number | null; readonly other_total: number | null }>>;
+  };
+  readonly tables: Readonly<Record<string, Table>>;
 }
 
 export const isLive = (capture: Capture): boolean =>

@@ -1,7 +1,8 @@
 /** What is open: run, capture, hosts; and below it what the result rests on and what it lost. */
 import { useState } from "preact/hooks";
 
-import { downloadUrl } from "../api/client";
+import { api, downloadUrl } from "../api/client";
+import { asServiceError } from "../api/resource";
 import { type Capture, hasEnded, type Host, hostName, isLive, type Tool, type ToolResult } from "../api/types";
 import { allCaptures } from "../captures-store";
 import { fileSize, ofTotal, plural, text } from "../format/numbers";
@@ -96,12 +97,13 @@ export function CaptureHeader(props: {
       <div class="capture-line facts">
         <span class="strong">{ofTotal(capture.hosts_done, capture.hosts_total)} hosts</span>
         <HostStrip marks={marks} label={`${ofTotal(capture.hosts_done, capture.hosts_total)} hosts stored`} />
-        {missing.length > 0 && <Missing hosts={missing} />}
+        {missing.length > 0 && <Missing capture={capture} hosts={missing} />}
         {host !== null && props.asked === null && tool.name !== "pod_viewer" && <span>this page is of all hosts</span>}
         {summary?.device_type && <span>{summary.device_type}</span>}
         {summary?.step_count != null && <span><b>{summary.step_count}</b> steps</span>}
         <span title={fullTime(started, now)}>{ago(started, now)}</span>
         <span class="spring" />
+        {isRunning(capture) && <Act words="Cancel" act={() => api.cancel(capture.id)} />}
         {isLive(capture) && <Badge tone="info">{statusOf(capture).words}</Badge>}
         {result && (losses ? <Badge tone="warn" title={result.losses.map((l) => `${l.host} ${l.plane}: ${l.kind} ${l.count}`).join("\n")}>{losses}</Badge> : <Badge tone="ok">no events lost</Badge>)}
         {capture.bytes ? <span class="quiet">{text(fileSize(capture.bytes))}</span> : null}
@@ -110,21 +112,48 @@ export function CaptureHeader(props: {
   );
 }
 
-function Missing({ hosts }: { hosts: readonly Host[] }) {
+const isRunning = (capture: Capture): boolean => capture.state === "pending" || capture.state === "capturing";
+
+/** A button for what the service does to a capture; the page shows the outcome by itself. */
+function Act({ words, act }: { words: string; act: () => Promise<Capture> }) {
+  const [problem, setProblem] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
+  const run = async (): Promise<void> => {
+    setBusy(true);
+    try {
+      await act();
+      location.reload();
+    } catch (cause) {
+      setProblem(asServiceError(cause).message);
+      setBusy(false);
+    }
+  };
+  return (
+    <>
+      <button type="button" class="button" disabled={busy} onClick={() => void run()}>{words}</button>
+      {problem && <span role="alert" class="quiet">{problem}</span>}
+    </>
+  );
+}
+
+function Missing({ capture, hosts }: { capture: Capture; hosts: readonly Host[] }) {
   return (
     <details class="popover">
       <summary><Badge tone="err">{hosts.length} missing</Badge></summary>
-      <table class="data">
-        <thead><tr><th scope="col">Host</th><th scope="col">Why</th></tr></thead>
-        <tbody>
-          {hosts.slice(0, 200).map((host) => (
-            <tr key={host.target}>
-              <td class="mono">{hostName(host)}</td>
-              <td>{host.message ?? host.reason ?? host.state}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <div class="missing">
+        {!isRunning(capture) && <Act words={`Capture ${plural(hosts.length, "host", "hosts")} again`} act={() => api.retry(capture.id)} />}
+        <table class="data">
+          <thead><tr><th scope="col">Host</th><th scope="col">Why</th></tr></thead>
+          <tbody>
+            {hosts.slice(0, 200).map((host) => (
+              <tr key={host.target}>
+                <td class="mono">{hostName(host)}</td>
+                <td class="wrap">{host.message ?? host.reason ?? host.state}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
     </details>
   );
 }

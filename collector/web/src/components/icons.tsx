@@ -1,6 +1,8 @@
 /** The drawings of the frame: 16 px, one stroke, the colour of the text. */
 const PATHS = {
   captures: "M2.5 3.5h11M2.5 8h8M2.5 12.5h11",
+  compare: "M2.5 3h4.4v10H2.5zM9.1 3h4.4v10H9.1zM4.7 5.5v5M11.3 7.5v3",
+  swap: "M2.5 5.5h9m0 0L9 3M11.5 5.5 9 8M13.5 10.5h-9m0 0L7 8M4.5 10.5 7 13",
   schedules: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2Zm0 2.8V8l2.2 1.6",
   overview_page: "M2.5 2.5h4.4v6H2.5zM9.1 2.5h4.4V6H9.1zM2.5 10.7h4.4v2.8H2.5zM9.1 8.2h4.4v5.3H9.1z",
   pod_viewer: "M3 13.5v-6M6.3 13.5v-11M9.7 13.5v-7M13 13.5v-4",
@@ -20,6 +22,7 @@ const PATHS = {
   left: "M9.7 4.5 6.2 8l3.5 3.5",
   right: "M6.3 4.5 9.8 8l-3.5 3.5",
   plus: "M8 3v10M3 8h10",
+  minus: "M3 8h10",
   close: "m4 4 8 8m0-8-8 8",
   download: "M8 2.5v7m0 0L5 6.8M8 9.5l3-2.7M2.8 13h10.4",
   link: "M6.7 9.3a2.4 2.4 0 0 0 3.4 0l2.4-2.4a2.4 2.4 0 0 0-3.4-3.4l-.8.8m1 2.4a2.4 2.4 0 0 0-3.4 0L3.5 9.1a2.4 2.4 0 0 0 3.4 3.4l.8-.8",

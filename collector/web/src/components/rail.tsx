@@ -43,6 +43,12 @@ export function Rail(props: { capture: string | null; tools: readonly Tool[]; on
         </button>
       </div>
       <Entry to="/captures" icon="captures" text="Captures" current={here.value === "/captures" || here.value === "/"} />
+      <Entry
+        to={href("/compare", { capture: props.capture })}
+        icon="compare"
+        text="Compare"
+        current={here.value === "/compare"}
+      />
       <Entry to="/schedules" icon="schedules" text="Schedules" current={here.value === "/schedules"} />
       {props.capture !== null &&
         GROUPS.map((group) => {

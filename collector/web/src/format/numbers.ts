@@ -121,6 +121,11 @@ export function duration(ms: number, digits = 4): Quantity {
   return quantity(DURATIONS, ms, 1000, digits);
 }
 
+/** The unit for a column or an axis of memory, by the largest. */
+export function memoryUnit(largestBytes: number): Unit {
+  return pick(BINARY, largestBytes, 1024);
+}
+
 /** Memory: binary units. */
 export function memory(bytes: number, digits = 3): Quantity {
   return quantity(BINARY, bytes, 1024, digits);

@@ -1,26 +1,40 @@
 /** Reads the op table: rows of devices, of hosts, and of programs that host threads ran, with and without idle time. */
 import type { Cell, Column, Table, ToolResult } from "../api/types";
-import { isTable, tablesIn } from "./tables";
+import { fieldsOf, isTable } from "./tables";
 
 export interface OpTables {
   readonly withIdle: Table | null;
   readonly withoutIdle: Table | null;
+  readonly sharesWithIdle: Table | null;
+  readonly sharesWithoutIdle: Table | null;
+  readonly annotations: Table | null;
 }
 
-const SIDE = /^(host_or_device|side|where|place)$/;
-const isIdle = (table: Table): ((row: readonly Cell[]) => boolean) => {
-  const type = table.columns.findIndex((column) => /^(type|op_type|category)$/.test(column.id));
-  return (row) => row[type] === "IDLE";
-};
+const SIDE = /^host_or_device$/;
 
-/** A result has two tables, as shares differ with and without idle; from one, rows are left out. */
+/** A result has two tables of operations, as shares differ with and without idle. */
 export function opTables(result: ToolResult): OpTables {
-  const tables = tablesIn(result.result).filter(({ table }) => table.columns.some((column) => SIDE.test(column.id)));
-  const without = tables.find(({ path }) => /without|exclud|no_idle|busy/.test(path))?.table ?? null;
-  const withIdle = tables.find(({ table, path }) => table !== without && /with|includ|idle/.test(path))?.table ?? tables.find(({ table }) => table !== without)?.table ?? null;
-  if (without || !withIdle) return { withIdle: withIdle ?? without, withoutIdle: without };
-  const idle = isIdle(withIdle);
-  return { withIdle, withoutIdle: { columns: withIdle.columns, rows: withIdle.rows.filter((row) => !idle(row)) } };
+  const named = (name: string): Table | null => {
+    const value = fieldsOf(result.result)[name];
+    return isTable(value) ? value : null;
+  };
+  return {
+    withIdle: named("with_idle"),
+    withoutIdle: named("without_idle"),
+    sharesWithIdle: named("shares_with_idle"),
+    sharesWithoutIdle: named("shares_without_idle"),
+    annotations: named("annotations"),
+  };
+}
+
+/** Shares of one side, of all its operations; what is too small for a name comes last. */
+export function sharesOf(table: Table | null, side: Side, groupedBy: "type" | "operation", most: number): Ranked[] {
+  if (!table) return [];
+  const at = (id: string): number => table.columns.findIndex((column) => column.id === id);
+  const [by, name, time, ratio] = [at("grouped_by"), at("name"), at("total_self_time_us"), at("self_time_ratio")];
+  const where = sideOf(table);
+  const rows = table.rows.filter((row) => row[by] === groupedBy && row[name] !== null && where(row) === side);
+  return rows.slice(0, most).map((row) => ({ name: String(row[name]), time: Number(row[time]), ratio: Number(row[ratio]) }));
 }
 
 export function columnAt(table: Table, pattern: RegExp): number {
@@ -29,6 +43,7 @@ export function columnAt(table: Table, pattern: RegExp): number {
 
 /** A program is of a host without devices: its threads ran it. */
 export type Side = "Device" | "Host" | "Program";
+export const SIDES: readonly Side[] = ["Device", "Host", "Program"];
 
 export const sideOf = (table: Table): ((row: readonly Cell[]) => Side) => {
   const at = columnAt(table, SIDE);
@@ -72,7 +87,7 @@ export function rankBy(table: Table, rows: Table["rows"], column: RegExp, most: 
 }
 
 export const SELF_TIME = /^total_self_time|^self_time/;
-export const OPERATION = /^(operation|name|op|op_name)$/;
+export const OPERATION = /^(operation|annotation|name|op|op_name|hlo_op_name)$/;
 export const TYPE = /^(type|op_type|category)$/;
 
 export const isRatio = (column: Column): boolean => column.unit === "ratio" || column.id.endsWith("_ratio");

@@ -2,7 +2,7 @@
 import type { ToolResult } from "../api/types";
 import { type Category } from "./categories";
 import { deviation, mean, readSteps, type StepTable } from "./steps";
-import { fieldsOf, numberOf, records, textOf } from "./tables";
+import { numberOf, records, textOf } from "./tables";
 
 export interface CategoryShare {
   readonly category: Category;
@@ -26,6 +26,8 @@ export interface TopOp {
   readonly selfRatio: number | null;
   readonly cumulativeRatio: number | null;
   readonly flopsPerSecond: number | null;
+  /** Of GPUs: whether its kernels run on tensor cores, and whether they could. */
+  readonly tensorCores: "used" | "not used" | null;
 }
 
 /** The steps that all hosts recorded from begin to end, and how many were cut. */
@@ -44,43 +46,11 @@ export function topOps(result: ToolResult): TopOp[] {
     selfRatio: numberOf(row["self_time_ratio"]),
     cumulativeRatio: numberOf(row["cumulative_ratio"]),
     flopsPerSecond: numberOf(row["flops_per_second"]),
+    tensorCores: row["uses_tensor_core"] === true ? "used" : row["is_tensor_core_eligible"] === true ? "not used" : null,
   }));
 }
 
 /** Where the top operations ran: `device` or, on CPU runs, `host_execution`. */
 export function topOpsPlace(result: ToolResult): string {
   return textOf(result.result["top_ops_place"]) ?? "device";
-}
-
-export interface Advice {
-  readonly title: string;
-  readonly text: string;
-  /** The page that says more. */
-  readonly tool: string | null;
-}
-
-const BY_CODE: Readonly<Record<string, readonly [string, string | null]>> = {
-  straggler: ["Look at the late host", "pod_viewer"],
-  input: ["Look at the input", "input_pipeline_analyzer"],
-  output: ["Look at the output", null],
-  kernel_launch: ["Launch fewer, longer kernels", "kernel_stats"],
-  collectives: ["Shorten or hide the collectives", "pod_viewer"],
-  all_other: ["Find what the rest of the step does", "framework_op_stats"],
-  precision: ["Use 16 bits where the model allows it", "framework_op_stats"],
-  eager: ["Compile what runs eagerly", "framework_op_stats"],
-  outside_compilation: ["Move host operations out of the step", "framework_op_stats"],
-};
-
-export function advice(result: ToolResult): Advice[] {
-  const found = result.result["recommendations"];
-  const classified = fieldsOf(result.result["bottleneck"])["classification"];
-  const inputBound = classified === "host" || classified === "both";
-  return (Array.isArray(found) ? found : []).flatMap((item): Advice[] => {
-    const fields = fieldsOf(item);
-    const text = textOf(fields["message"]);
-    // That the input is no bottleneck is worth a word, but nothing to do.
-    if (fields["code"] === "input" && !inputBound) return [];
-    const [title, tool] = BY_CODE[textOf(fields["code"]) ?? ""] ?? ["", null];
-    return text ? [{ title, text, tool }] : [];
-  });
 }

@@ -1,5 +1,6 @@
 /** Where each tool stands in the rail, and the key that opens it. */
 import type { IconName } from "../components/icons";
+import { href } from "../url";
 
 export type ToolGroup = "Where time goes" | "Ops" | "Memory" | "Serving";
 
@@ -25,6 +26,9 @@ export const PLACES: ReadonlyMap<string, ToolPlace> = new Map<string, ToolPlace>
   ["kernel_stats", { title: "Kernel stats", group: "Ops", icon: "table" }],
   ["roofline_model", { title: "Roofline", group: "Ops", icon: "chart", key: "r" }],
   ["graph_viewer", { title: "Graph viewer", group: "Ops", icon: "graph" }],
+  ["megascale_stats", { title: "Slice transfers", group: "Where time goes", icon: "captures" }],
+  ["utilization_viewer", { title: "Unit utilization", group: "Ops", icon: "chart" }],
+  ["perf_counters", { title: "Counters", group: "Ops", icon: "table" }],
   ["memory_profile", { title: "Memory profile", group: "Memory", icon: "memory", key: "m" }],
   ["memory_viewer", { title: "Memory viewer", group: "Memory", icon: "memory", key: "v" }],
   ["inference_profile", { title: "Inference", group: "Serving", icon: "bolt" }],
@@ -37,4 +41,10 @@ export function placeOf(name: string, title?: string): ToolPlace {
 /** The page of a tool; host and step go along, what belongs to one page only stays behind. */
 export function toolPath(capture: string, tool: string): string {
   return `/captures/${encodeURIComponent(capture)}/${tool}`;
+}
+
+/** An instruction in its program's graph; null where no program is known. */
+export function instructionPath(capture: string, program: string | null, instruction: string | null, host: string | null): string | null {
+  if (!program || program === "0" || !instruction) return null;
+  return href(toolPath(capture, "graph_viewer"), { host, program, node: instruction });
 }

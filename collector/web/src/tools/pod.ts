@@ -18,6 +18,11 @@ export interface Unit {
 export interface PodSteps {
   /** In the order of the result. */
   readonly steps: readonly string[];
+  /** Steps of the capture: of long ones of large pods the result lists some. */
+  readonly stepCount: number;
+  /** Place of the first step listed, and of the first that is not any more. */
+  readonly first: number;
+  readonly next: number | null;
   readonly hosts: readonly string[];
   readonly categories: readonly Category[];
   /** Cores of a step. */
@@ -49,7 +54,17 @@ export function podSteps(result: ToolResult): PodSteps {
   }
   const units = new Map([...cores].map(([step, all]) => [step, hostUnits(all)]));
   const hosts = [...new Set(rows.map((row) => row.host ?? row.core ?? ""))];
-  return { steps: [...cores.keys()], hosts, categories, cores, units };
+  const steps = [...cores.keys()];
+  return {
+    steps,
+    stepCount: numberOf(result.result["step_count"]) ?? steps.length,
+    first: numberOf(result.result["first_step"]) ?? 0,
+    next: numberOf(result.result["next_step"]),
+    hosts,
+    categories,
+    cores,
+    units,
+  };
 }
 
 /** A host is as late as its slowest core. */

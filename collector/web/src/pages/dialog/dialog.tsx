@@ -129,7 +129,7 @@ function SaveSchedule({ form, valid, onTried }: { form: RequestForm; valid: bool
     if (!name.trim()) return setSaid("Give the schedule a name.");
     if (!(every > 0)) return setSaid("A number of minutes above 0.");
     try {
-      await api.addSchedule({ name: name.trim(), every_seconds: Math.round(every), request: toRequest(form) });
+      await api.addSchedule({ name: name.trim(), every_s: Math.round(every), ...toRequest(form) });
       setFailure(null);
       setSaid("Saved.");
     } catch (cause) {

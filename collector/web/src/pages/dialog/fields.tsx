@@ -1,7 +1,12 @@
 /** The two halves of the request: what to ask for, and what it will come to. */
+import { useEffect, useState } from "preact/hooks";
+
+import { api } from "../../api/client";
+import { asServiceError } from "../../api/resource";
+import type { DoctorReport, DoctorTarget } from "../../api/types";
 import { Field, KeyValues, Segmented, Snippet, Status } from "../../components/basics";
-import { duration, plural, text } from "../../format/numbers";
-import { type FormErrors, guessTargets, type RequestForm, shellCommand } from "./request";
+import { duration, ofTotal, plural, text } from "../../format/numbers";
+import { type FormErrors, guessTargets, type RequestForm, shellCommand, splitTargets } from "./request";
 
 type Change = (part: Partial<RequestForm>) => void;
 
@@ -32,7 +37,7 @@ export function RequestFields(props: {
       <Field
         label="Targets"
         error={errors.targets ?? null}
-        hint={<>Addresses of profiler servers, as in <code>w-0:9999, w-1:9999</code>; <code>w-[00-15]:9999</code> opens to 16.</>}
+        hint={<>Profiler servers, as in <code>w-0:9999</code>; <code>w-[00-15]:9999</code> opens to 16; <code>agent://w-0</code>, <code>k8s:ns/app=llm:9999</code>, <code>jobset:name:9999</code>, <code>tpu:name</code>.</>}
       >
         <textarea {...bind("targets")} rows={3} class="mono" spellcheck={false} autofocus placeholder="w-0:9999, w-1:9999" />
       </Field>
@@ -98,22 +103,48 @@ export function Preflight({ form }: { form: RequestForm }) {
   const targets = guessTargets(form.targets);
   const wrong = targets.filter((target) => target.problem !== null).length;
   const length = Number(form.durationMs) + Number(form.delayMs);
+  const [report, setReport] = useState<DoctorReport | null>(null);
+  const [problem, setProblem] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
+  // What was found of other targets says nothing of these.
+  useEffect(() => setReport(null), [form.targets]);
+
+  const check = async (): Promise<void> => {
+    setBusy(true);
+    setProblem(null);
+    try {
+      setReport(await api.doctor(splitTargets(form.targets)));
+    } catch (cause) {
+      setProblem(asServiceError(cause).message);
+    }
+    setBusy(false);
+  };
+  const ready = report?.targets.filter((target) => target.verdict === "ready").length ?? 0;
   return (
     <section class="preflight" aria-label="Check of the request">
       <header>
         <h2>Check</h2>
-        {targets.length > 0 && <span class="badge tone-ok">{plural(targets.length - wrong, "address", "addresses")}</span>}
-        {wrong > 0 && <span class="badge tone-err">{wrong} wrong</span>}
+        {report === null && targets.length > 0 && <span class="badge tone-ok">{plural(targets.length - wrong, "address", "addresses")}</span>}
+        {report === null && wrong > 0 && <span class="badge tone-err">{wrong} wrong</span>}
+        {report !== null && <span class={`badge tone-${ready === report.targets.length ? "ok" : "err"}`}>{ofTotal(ready, report.targets.length)} ready</span>}
+        <span class="spring" />
+        <button type="button" class="button" disabled={busy || wrong > 0 || targets.length === 0} onClick={() => void check()}>
+          {busy ? "Checking" : "Check now"}
+        </button>
       </header>
       <KeyValues
         rows={[
           ["Tracing", Number.isFinite(length) ? text(duration(length)) : "not a number"],
           ["Done when", form.quorumKind === "all" ? "all hosts are stored" : form.quorumKind === "any" ? "every host ended; one stored is enough" : `every host ended; ${form.quorumCount || "a number"} stored are enough`],
           ["Overhead", form.pythonTracer === "1" ? "Python tracer on: steps take longer" : form.hostTracer === "3" ? "verbose host tracer: large files" : "small: device tracer and host level " + form.hostTracer],
+          ...(report?.storage ? [["Storage", report.storage.detail] as [string, string]] : []),
         ]}
       />
-      {targets.length === 0 ? (
-        <p class="no-data">Targets appear here as they are typed. They are contacted when the capture starts.</p>
+      {problem && <p class="no-data"><Status tone="err">{problem}</Status></p>}
+      {report ? (
+        <Found report={report} />
+      ) : targets.length === 0 ? (
+        <p class="no-data">Targets appear here as they are typed. They are contacted when they are checked, and when the capture starts.</p>
       ) : (
         <table class="data">
           <thead>
@@ -126,13 +157,51 @@ export function Preflight({ form }: { form: RequestForm }) {
             {targets.slice(0, SHOWN).map((target, i) => (
               <tr key={`${i}-${target.address}`}>
                 <td class="mono">{target.address}</td>
-                <td>{target.problem ? <Status tone="err">{target.problem}</Status> : <Status tone="ok">Well formed</Status>}</td>
+                <td>{target.problem ? <Status tone="err">{target.problem}</Status> : <Status tone="ok">{target.isLookup ? "Looked up at the start" : "Well formed"}</Status>}</td>
               </tr>
             ))}
           </tbody>
         </table>
       )}
-      {targets.length > SHOWN && <p class="quiet">{targets.length - SHOWN} more</p>}
+      {targets.length > SHOWN && report === null && <p class="quiet">{targets.length - SHOWN} more</p>}
     </section>
   );
+}
+
+const WORDS = { ready: "Ready", busy: "Busy", not_ready: "Not ready" } as const;
+const TONES = { ready: "ok", busy: "warn", not_ready: "err" } as const;
+
+/** What the service found out; those that need something come first. */
+function Found({ report }: { report: DoctorReport }) {
+  const order = { not_ready: 0, busy: 1, ready: 2 } as const;
+  const targets = [...report.targets].sort((a, b) => order[a.verdict] - order[b.verdict]);
+  return (
+    <>
+      <table class="data">
+        <thead>
+          <tr>
+            <th scope="col">Target</th>
+            <th scope="col">State</th>
+            <th scope="col">What was found</th>
+          </tr>
+        </thead>
+        <tbody>
+          {targets.slice(0, SHOWN).map((target) => (
+            <tr key={target.target}>
+              <td class="mono">{target.target}</td>
+              <td><Status tone={TONES[target.verdict]}>{WORDS[target.verdict]}</Status></td>
+              <td class="wrap">{foundOf(target)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {report.left_out.map((line) => <p class="quiet" key={line}>left out: {line}</p>)}
+    </>
+  );
+}
+
+function foundOf(target: DoctorTarget): string {
+  const trouble = target.checks.filter((check) => check.state === "failed" || check.state === "warning");
+  if (trouble.length > 0) return trouble.map((check) => (check.fix ? `${check.detail}; ${check.fix}` : check.detail)).join(". ");
+  return target.round_trip_ms === null ? target.kind : `${target.kind}, ${target.round_trip_ms.toFixed(1)} ms away`;
 }

@@ -139,6 +139,12 @@ export function Progress({ progress }: { progress: CaptureProgress }) {
         <div class="figure"><span>Elapsed</span><b>{spent.value} <small>{spent.unit}</small></b></div>
       </div>
       {error && <Failure error={error} />}
+      {capture.left_out.length > 0 && (
+        <details class="left-out">
+          <summary>{plural(capture.left_out.length, "host")} left out, found and not to be captured</summary>
+          <ul>{capture.left_out.map((line) => <li key={line}>{line}</li>)}</ul>
+        </details>
+      )}
       <table class="data hosts-table">
         <colgroup><col class="w-host" /><col class="w-state" /><col class="w-attempt" /><col /><col class="w-size" /><col class="w-analysis" /><col class="w-note" /></colgroup>
         <thead>

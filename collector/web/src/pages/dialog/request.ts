@@ -34,18 +34,36 @@ export interface TargetGuess {
   readonly address: string;
   /** What will not work, as far as the text alone can tell; the service has the last word. */
   readonly problem: string | null;
+  /** It stands for hosts that are looked up when the capture begins. */
+  readonly isLookup: boolean;
 }
 
 const MAX_EXPANSION = 4096;
 // A bracket keeps its commas and blanks: `w-[0,2-5]:9999` is one item.
 const ITEM = /(?:\[[^\][]*\]|[^\s,])+/g;
 
+// As the service has it: `tpu:9999` is a machine called tpu.
+const LOOKUP = /^(?:dns|k8s|jobset|tpu):(?![\d,[\]-]*$)/i;
+
 export const splitTargets = (text: string): string[] => text.match(ITEM) ?? [];
 
 /** The distinct addresses that a list names, its ranges opened. */
 export function guessTargets(text: string): TargetGuess[] {
-  const addresses = splitTargets(text).flatMap((item) => expand(item.replace(/^grpc:\/\//i, "").replace(/\/$/, "")));
-  return [...new Set(addresses)].map((address) => ({ address, problem: problemOf(address) }));
+  const addresses = splitTargets(text).flatMap((item) =>
+    LOOKUP.test(item) ? [item] : expand(withPort(item).replace(/^grpc:\/\//i, "").replace(/\/$/, "")),
+  );
+  return [...new Set(addresses)].map((address) => {
+    const isLookup = LOOKUP.test(address);
+    return { address, problem: isLookup ? null : problemOf(address), isLookup };
+  });
+}
+
+/** `agent://host` has the agent's own port unless it names another. */
+function withPort(item: string): string {
+  const agent = /^agent:\/\/(.*?)\/?$/i.exec(item);
+  if (!agent) return item;
+  const host = agent[1] as string;
+  return /[^\]]:\d+$|\]:\d+$/.test(host) ? host : `${host}:8466`;
 }
 
 /** `w-[0,2-5]:[9100-9101]` in every combination; an IPv6 address in brackets is none. */

@@ -5,9 +5,10 @@ import type { Cell, Table } from "../../api/types";
 import { Bar, NoData, Panel, SearchField, Segmented, Switch, Verdict } from "../../components/basics";
 import { DataTable, formatSort, parseSort, sortRows, type TableColumn } from "../../components/data-table";
 import { Icon } from "../../components/icons";
+import { RankedBars } from "../../components/ranked-bars";
 import { csv, save } from "../../format/csv";
 import { bandwidth, columnDecimals, count, duration, durationUnit, fixed, flops, percent, plural, text } from "../../format/numbers";
-import { columnAt, filterOps, isRatio, OPERATION, opTables, rankBy, type Ranked, SELF_TIME, sideOf, TYPE } from "../../tools/framework-ops";
+import { columnAt, filterOps, isRatio, OPERATION, opTables, rankBy, SELF_TIME, sharesOf, SIDES, sideOf, TYPE } from "../../tools/framework-ops";
 import { msFactor } from "../../tools/steps";
 import { parameter, setQuery } from "../../url";
 import type { ToolViewProps } from "../tool/page";
@@ -22,7 +23,8 @@ const WIDTHS: readonly (readonly [RegExp, number])[] = [
   [/^host_or_device$/, 110],
 ];
 
-export function opColumns(table: Table): TableColumn<Row>[] {
+/** Columns of a table of operations; names lead to where ``opens`` says. */
+export function opColumns(table: Table, opens?: (row: Row) => string | null): TableColumn<Row>[] {
   // The name comes first: it stays in view while the rest scrolls.
   const order = table.columns.map((column, at) => ({ column, at })).sort((a, b) => Number(OPERATION.test(b.column.id)) - Number(OPERATION.test(a.column.id)));
   return order.flatMap(({ column, at }): TableColumn<Row>[] => {
@@ -62,27 +64,13 @@ export function opColumns(table: Table): TableColumn<Row>[] {
       return [{ ...shared, ...(column.unit ? { unit: column.unit.replaceAll("_", " ") } : {}), cell: (row) => (typeof row[at] === "number" ? fixed(row[at] as number, decimals) : <span class="quiet">none</span>) }];
     }
     const mono = OPERATION.test(column.id);
-    return [{ ...shared, class: mono ? "mono" : "", cell: (row) => <span title={String(row[at] ?? "")}>{row[at] === null ? "" : String(row[at])}</span> }];
+    const shown = (row: Row) => <span title={String(row[at] ?? "")}>{row[at] === null ? "" : String(row[at])}</span>;
+    const linked = (row: Row) => {
+      const to = opens?.(row) ?? null;
+      return to === null ? shown(row) : <a href={to} title={String(row[at] ?? "")}>{String(row[at] ?? "")}</a>;
+    };
+    return [{ ...shared, class: mono ? "mono" : "", cell: mono ? linked : shown }];
   });
-}
-
-function RankedBars(props: { title: string; rows: readonly Ranked[]; chosen: string; onChoose: (name: string) => void; mono?: boolean }) {
-  return (
-    <section class="ranked">
-      <h2>{props.title}</h2>
-      <ol>
-        {props.rows.map((row) => (
-          <li key={row.name}>
-            <button type="button" aria-pressed={props.chosen === row.name} onClick={() => props.onChoose(props.chosen === row.name ? "" : row.name)} title={row.name}>
-              <span class={`cut ${props.mono ? "mono" : ""}`}>{row.name}</span>
-              <Bar ratio={row.ratio} />
-              <span class="num">{percent(row.ratio)}</span>
-            </button>
-          </li>
-        ))}
-      </ol>
-    </section>
-  );
 }
 
 export function FrameworkOpsPage({ result }: ToolViewProps) {
@@ -106,8 +94,8 @@ export function FrameworkOpsPage({ result }: ToolViewProps) {
   const [mainSide, main] = device.length > 0 ? (["Device", device] as const) : program.length > 0 ? (["Program", program] as const) : (["Host", host] as const);
   const first = rankBy(table, main, OPERATION, 1)[0];
   const sort = parseSort(parameter("sort") ?? `-${timeColumn?.id ?? ""}`);
-  const shownSide = side || mainSide;
-  const rankRows = table.rows.filter((row) => where(row) === shownSide);
+  const shownSide = SIDES.find((known) => known === side) ?? mainSide;
+  const shares = idle ? tables.sharesWithIdle : tables.sharesWithoutIdle;
   const exportCsv = (): void => {
     const sorted = sortRows(rows, columns, sort);
     save(`framework_op_stats${side ? `-${side.toLowerCase()}` : ""}.csv`, csv(table.columns.map((column) => column.id), sorted));
@@ -123,8 +111,8 @@ export function FrameworkOpsPage({ result }: ToolViewProps) {
         />
       )}
       <section class="panel ranked-pair">
-        <RankedBars title={`${shownSide} self time by type`} rows={rankBy(table, rankRows, TYPE, 8)} chosen={search} onChoose={(q) => setQuery({ q })} />
-        <RankedBars mono title={`${shownSide} self time by operation`} rows={rankBy(table, rankRows, OPERATION, 8)} chosen={search} onChoose={(q) => setQuery({ q })} />
+        <RankedBars title={`${shownSide} self time by type`} rows={sharesOf(shares, shownSide, "type", 8)} chosen={search} onChoose={(q) => setQuery({ q })} />
+        <RankedBars mono title={`${shownSide} self time by operation`} rows={sharesOf(shares, shownSide, "operation", 8)} chosen={search} onChoose={(q) => setQuery({ q })} />
       </section>
       <Panel
         class="grow"
@@ -157,6 +145,23 @@ export function FrameworkOpsPage({ result }: ToolViewProps) {
           }
         />
       </Panel>
+      {tables.annotations && tables.annotations.rows.length > 0 && <Annotations table={tables.annotations} />}
     </>
+  );
+}
+
+function Annotations({ table }: { table: Table }) {
+  const sort = parseSort(parameter("annotations") ?? "");
+  return (
+    <Panel title="Annotations on host threads" subtitle={plural(table.rows.length, "name")}>
+      <DataTable<Row>
+        label="Annotations"
+        columns={opColumns(table)}
+        rows={table.rows}
+        rowKey={(row) => String(row[0])}
+        sort={sort}
+        onSort={(keys) => setQuery({ annotations: formatSort(keys) }, "replace")}
+      />
+    </Panel>
   );
 }

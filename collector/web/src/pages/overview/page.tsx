@@ -2,19 +2,21 @@
 import { useState } from "preact/hooks";
 
 import type { Reason } from "../../api/types";
+import { AdviceList } from "../../components/advice-list";
 import { Bar, KeyValues, NoData, Panel, Segmented, type TileParts, Tiles, Verdict } from "../../components/basics";
 import { Icon } from "../../components/icons";
 import { StackedColumns, StackTable, WithTable } from "../../components/stacked-columns";
 import { csv, save } from "../../format/csv";
-import { columnDecimals, count, duration, fixed, flops, percent, plural, signed, text } from "../../format/numbers";
-import { type CategoryShare, advice, categoryShares, overviewSteps, topOps, topOpsPlace } from "../../tools/overview";
+import { columnDecimals, count, duration, fixed, flops, percent, plural, text } from "../../format/numbers";
+import { type CategoryShare, categoryShares, overviewSteps, topOps, topOpsPlace } from "../../tools/overview";
 import { deviation, mean, type StepTable } from "../../tools/steps";
 import { lateHosts } from "../../tools/pod";
 import { fieldsOf, numberOf, textOf } from "../../tools/tables";
-import { placeOf, toolPath } from "../../tools/pages";
+import { toolPath } from "../../tools/pages";
 import { href, parameter, setQuery } from "../../url";
 import type { ToolViewProps } from "../tool/page";
-import { InferencePanel } from "./inference";
+import { HostsPanel } from "./hosts";
+import { hasRequests, InferencePanel, servingVerdict } from "./inference";
 import { PerHost } from "./per-host";
 
 /** From this share on a part is said to bound the step. */
@@ -84,14 +86,18 @@ function tilesOf(props: ToolViewProps, steps: StepTable): TileParts[] {
     },
     share("FLOPS utilisation", "flops_utilization_ratio", noDevice, ofPeak),
     share("Device duty cycle", "duty_cycle_ratio", noDevice, idle === null ? "" : `idle ${percent(idle)}`),
-    share("HBM bandwidth", "hbm_utilization_ratio", noDevice, "of the hardware's limit"),
-    share("16-bit compute", "compute_16bit_ratio", noDevice, wide === null ? "" : `${percent(wide)} in 32-bit`),
+    figure("hbm_utilization_ratio") === null
+      ? share("Memory bandwidth", "memory_bandwidth_ratio", noDevice, "of the hardware's limit, by the operations")
+      : share("HBM bandwidth", "hbm_utilization_ratio", noDevice, "of the hardware's limit"),
+    figure("compute_16bit_ratio") === null
+      ? share("Program efficiency", "program_efficiency_ratio", noDevice, "time needed at peak rates, of the time taken")
+      : share("16-bit compute", "compute_16bit_ratio", noDevice, wide === null ? "" : `${percent(wide)} in 32-bit`),
     share("Host idle", "host_idle_ratio", "no framework op on the hosts"),
   ];
 }
 
 export function OverviewPage(props: ToolViewProps) {
-  const { result } = props;
+  const { result, capture } = props;
   const { steps, cut } = overviewSteps(result);
   const shares = categoryShares(steps);
   const verdict = useVerdict(props, steps, shares);
@@ -99,12 +105,14 @@ export function OverviewPage(props: ToolViewProps) {
   const why: Reason | undefined = result.reasons[0];
   return (
     <>
-      {hasSteps ? <Verdict {...verdict} /> : <Verdict tone="info" clause={why ? why.message : "No steps in this capture."} sentence={why?.advice} />}
+      {hasSteps ? <Verdict {...verdict} /> : hasRequests(result) ? <Verdict tone="info" {...servingVerdict(result)} /> : <Verdict tone="info" clause={why ? why.message : "No steps in this capture."} sentence={why?.advice} />}
       <Tiles tiles={tilesOf(props, steps)} />
       <div class="columns">
         <div class="stack">
-          {hasSteps ? <StepPanel steps={steps} cut={cut} shares={shares} hosts={result.scope.hosts.length} /> : <InferencePanel result={result} />}
+          {hasSteps && <StepPanel steps={steps} cut={cut} shares={shares} hosts={result.scope.hosts.length} />}
+          {(!hasSteps || hasRequests(result)) && <InferencePanel result={result} capture={capture.id} />}
           <TopOps {...props} />
+          <HostsPanel result={result} />
         </div>
         <div class="stack">
           <WhatToDo {...props} />
@@ -211,6 +219,7 @@ function TopOps({ result, capture }: ToolViewProps) {
   const largest = ops[0]?.selfRatio ?? 1;
   const covered = ops.at(-1)?.cumulativeRatio;
   const hasFlops = ops.some((op) => op.flopsPerSecond !== null && op.flopsPerSecond > 0);
+  const hasTensorCores = ops.some((op) => op.tensorCores !== null);
   // On a CPU run the compiled programs' operations ran on threads of the hosts.
   const [kind, whose] = topOpsPlace(result) === "host_execution" ? ["host", "the host threads'"] : ["device", "device"];
   return (
@@ -228,6 +237,7 @@ function TopOps({ result, capture }: ToolViewProps) {
                 <th scope="col" class="num">Self time <small>of {whose} time</small> ↓</th>
                 <th scope="col" class="num">Cumulative</th>
                 {hasFlops && <th scope="col" class="num">FLOP rate</th>}
+                {hasTensorCores && <th scope="col">Tensor cores</th>}
               </tr>
             </thead>
             <tbody>
@@ -239,6 +249,7 @@ function TopOps({ result, capture }: ToolViewProps) {
                   <td class="num">{op.selfRatio !== null && <span class="with-bar"><Bar ratio={largest > 0 ? op.selfRatio / largest : 0} /><span class="bar-number">{percent(op.selfRatio)}</span></span>}</td>
                   <td class="num quiet">{op.cumulativeRatio !== null && percent(op.cumulativeRatio)}</td>
                   {hasFlops && <td class="num">{op.flopsPerSecond ? text(flops(op.flopsPerSecond)) : <span class="quiet">no FLOPs</span>}</td>}
+                  {hasTensorCores && <td>{op.tensorCores === "not used" ? <b>not used</b> : (op.tensorCores ?? <span class="quiet">not eligible</span>)}</td>}
                 </tr>
               ))}
             </tbody>
@@ -250,26 +261,15 @@ function TopOps({ result, capture }: ToolViewProps) {
 }
 
 function WhatToDo({ result, capture, tools }: ToolViewProps) {
-  const items = advice(result);
-  const late = lateHosts(result)[0];
   return (
-    <Panel title="What to do first">
-      <ul class="advice">
-        {items.map((item) => (
-          <li key={item.text}>
-            <p class="advice-title">
-              {item.title}
-              {item.tool === "pod_viewer" && late?.latenessMs != null && item.text.includes(late.host) && <span class="better">up to {signed(-late.latenessMs, 1)} ms</span>}
-            </p>
-            <p>
-              {item.text}{" "}
-              {item.tool !== null && tools.some((tool) => tool.name === item.tool) && <a href={toolPath(capture.id, item.tool)}>{placeOf(item.tool).title}{"\u00a0"}→</a>}
-            </p>
-          </li>
-        ))}
-        {items.length === 0 && <li><p class="quiet">Nothing stands out: no late host, no part of the step that asks for a change.</p></li>}
-      </ul>
-    </Panel>
+    <AdviceList
+      title="What to do first"
+      advice={result.advice}
+      capture={capture.id}
+      tools={tools}
+      open="overview_page"
+      nothing="Nothing stands out: no late host, no part of the step that asks for a change."
+    />
   );
 }
 

@@ -43,7 +43,7 @@ export function HostCard(props: { capture: Capture; pod: PodSteps; step: string;
     <aside class="panel card" aria-label={host} data-testid="host-card">
       <header class="panel-head">
         <h2>{host}</h2>
-        {late && <Badge tone="warn" icon={false}>late{late.persistenceRatio !== null ? ` in ${ofTotal(Math.round(late.persistenceRatio * pod.steps.length), pod.steps.length)} steps` : ""}</Badge>}
+        {late && <Badge tone="warn" icon={false}>late{late.persistenceRatio !== null ? ` in ${ofTotal(Math.round(late.persistenceRatio * pod.stepCount), pod.stepCount)} steps` : ""}</Badge>}
         <span class="spring" />
         {parameter("host") !== null && <IconButton icon="close" label="Close" onClick={() => setQuery({ host: null })} />}
       </header>

@@ -1,6 +1,8 @@
 /** The pod viewer: who is late, in which steps, and with what. */
 import type { ComponentChildren } from "preact";
 
+import { api } from "../../api/client";
+import { useResource } from "../../api/resource";
 import { NoData, Panel, SearchField, Segmented, Verdict, type VerdictParts } from "../../components/basics";
 import { Combobox } from "../../components/combobox";
 import { HeatCells, HeatMatrix, HeatScale } from "../../components/heat-map";
@@ -27,7 +29,7 @@ function podOrder(categories: readonly Category[]): Category[] {
 }
 
 function verdictOf(late: readonly LateHost[], pod: PodSteps): VerdictParts {
-  const steps = plural(pod.steps.length, "step");
+  const steps = plural(pod.stepCount, "step");
   const worst = late[0];
   const hosts = pod.hosts.length;
   if (!worst) {
@@ -45,7 +47,7 @@ function verdictOf(late: readonly LateHost[], pod: PodSteps): VerdictParts {
   const middle = mean(pod.steps.map((step) => median(pod.units.get(step)?.map((unit) => unit.ownMs) ?? [])));
   const later = worst.latenessMs ?? own - middle;
   const link = <a href={withQuery({ host: worst.host })}>{worst.host}</a>;
-  const persistence = worst.persistenceRatio === null ? "" : ` It is late in ${ofTotal(Math.round(worst.persistenceRatio * pod.steps.length), pod.steps.length)} steps.`;
+  const persistence = worst.persistenceRatio === null ? "" : ` It is late in ${ofTotal(Math.round(worst.persistenceRatio * pod.stepCount), pod.stepCount)} steps.`;
   const clause = late.length > 1 ? `${late.length} of ${count(hosts)} hosts hold the others back.` : `${worst.host} holds the others back.`;
   return {
     tone: "warn",
@@ -60,7 +62,10 @@ function verdictOf(late: readonly LateHost[], pod: PodSteps): VerdictParts {
 }
 
 export function PodViewerPage({ result, capture }: ToolViewProps) {
-  const pod = podSteps(result);
+  // The verdict is over all steps; of many steps of many cores some are listed at a time.
+  const from = parameter("from");
+  const other = useResource(from === null ? null : `${capture.id} pod_viewer ${from}`, (abort) => api.tool(capture.id, "pod_viewer", null, abort, { first_step: from ?? "0" }));
+  const pod = podSteps((from !== null && other.value.value) || result);
   const late = lateHosts(result);
   const first = pod.steps[0];
   const wantedStep = parameter("step");
@@ -90,6 +95,7 @@ export function PodViewerPage({ result, capture }: ToolViewProps) {
       <Verdict {...verdict} />
       <div class="pod-controls">
         <Scrubber pod={pod} step={step} />
+        <Pager pod={pod} />
         <span class="spring" />
         {hasCores && <Segmented label="Columns" options={[["host", "Per host"], ["core", "Per device"]]} value={byCore ? "core" : "host"} onChange={(by) => setQuery({ by: by === "core" ? "core" : null })} />}
         <Segmented label="Unit" options={[["ms", "ms"], ["share", "share"]]} value={parameter("unit") === "share" ? "share" : "ms"} onChange={(unit) => setQuery({ unit: unit === "share" ? unit : null })} />
@@ -120,6 +126,19 @@ export function PodViewerPage({ result, capture }: ToolViewProps) {
 
 function slowest(units: readonly Unit[]): Unit | undefined {
   return [...units].sort((a, b) => b.ownMs - a.ownMs)[0];
+}
+
+/** Other steps of a capture that has more than are listed at once. */
+function Pager({ pod }: { pod: PodSteps }) {
+  if (pod.first === 0 && pod.next === null) return null;
+  const show = (from: number): void => setQuery({ from: from > 0 ? String(from) : null, step: null });
+  return (
+    <span class="pager">
+      <button type="button" class="button" disabled={pod.first === 0} onClick={() => show(Math.max(pod.first - pod.steps.length, 0))}>Earlier steps</button>
+      <button type="button" class="button" disabled={pod.next === null} onClick={() => show(pod.next ?? 0)}>Later steps</button>
+      <span class="quiet">{count(pod.first + 1)} to {count(pod.first + pod.steps.length)} of {count(pod.stepCount)} steps</span>
+    </span>
+  );
 }
 
 function Scrubber({ pod, step }: { pod: PodSteps; step: string }) {

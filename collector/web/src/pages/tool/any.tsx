@@ -59,7 +59,7 @@ export function AnyToolPage({ result }: ToolViewProps) {
   );
 }
 
-function AnyTable({ name, tool, table }: { name: string; tool: string; table: Table }) {
+export function AnyTable({ name, tool, table }: { name: string; tool: string; table: Table }) {
   const [filter, setFilter] = useState("");
   const sortName = `sort.${name}`;
   const wanted = filter.toLowerCase();

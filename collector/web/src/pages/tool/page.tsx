@@ -6,14 +6,24 @@ import { useLiveCapture } from "../../api/live";
 import { useResource } from "../../api/resource";
 import { type Capture, hasEnded, type Host, isLive, type Tool, type ToolResult } from "../../api/types";
 import { CaptureHeader } from "../../components/capture-header";
-import { Failure, Loading } from "../../components/basics";
+import { AdviceList } from "../../components/advice-list";
+import { Failure, Loading, Verdict } from "../../components/basics";
 import { hostName } from "../../api/types";
 import { ofTotal } from "../../format/numbers";
+import { lossSentence } from "../../tools/advice";
 import { placeOf } from "../../tools/pages";
 import { parameter } from "../../url";
 import { FrameworkOpsPage } from "../framework-ops/page";
+import { GraphPage } from "../graph/page";
+import { HloStatsPage } from "../hlo-stats/page";
+import { InferencePage } from "../inference/page";
+import { MemoryProfilePage } from "../memory-profile/page";
+import { MemoryViewerPage } from "../memory-viewer/page";
+import { OpProfilePage } from "../op-profile/page";
 import { OverviewPage } from "../overview/page";
 import { PodViewerPage } from "../pod-viewer/page";
+import { RooflinePage } from "../roofline/page";
+import { TfDataPage } from "../tf-data/page";
 import { AnyToolPage } from "./any";
 
 export interface ToolViewProps {
@@ -26,7 +36,15 @@ export interface ToolViewProps {
 const VIEWS: ReadonlyMap<string, ComponentType<ToolViewProps>> = new Map<string, ComponentType<ToolViewProps>>([
   ["overview_page", OverviewPage],
   ["framework_op_stats", FrameworkOpsPage],
+  ["hlo_stats", HloStatsPage],
+  ["op_profile", OpProfilePage],
+  ["roofline_model", RooflinePage],
   ["pod_viewer", PodViewerPage],
+  ["graph_viewer", GraphPage],
+  ["inference_profile", InferencePage],
+  ["memory_profile", MemoryProfilePage],
+  ["memory_viewer", MemoryViewerPage],
+  ["tf_data_bottleneck_analysis", TfDataPage],
 ]);
 
 const RETRY_MS = 2000;
@@ -61,13 +79,25 @@ export function ToolPage(props: { id: string; tool: string; tools: readonly Tool
       <CaptureHeader capture={capture} hosts={hosts} tools={props.tools ?? []} tool={tool} asked={asked} result={value} />
       <div class="content" data-testid="content">
         {value ? (
-          <View capture={capture} hosts={hosts} tools={props.tools ?? []} result={value} />
+          <>
+            <Lost result={value} />
+            {props.tool !== "overview_page" && value.advice.length > 0 && (
+              <AdviceList title="What to do" advice={value.advice} capture={capture.id} tools={props.tools ?? []} open={props.tool} />
+            )}
+            <View capture={capture} hosts={hosts} tools={props.tools ?? []} result={value} />
+          </>
         ) : (
           <Absent capture={capture} hosts={hosts} error={result.error.value} loading={result.loading.value} retry={result.reload} />
         )}
       </div>
     </>
   );
+}
+
+/** That the numbers below are not of all that happened. */
+function Lost({ result }: { result: ToolResult }) {
+  const sentence = lossSentence(result);
+  return sentence ? <div data-testid="losses"><Verdict tone="warn" clause="This capture is not whole." sentence={sentence} /></div> : null;
 }
 
 function Absent(props: { capture: Capture; hosts: readonly Host[]; error: ServiceError | null; loading: boolean; retry: () => void }) {

@@ -1,0 +1,142 @@
+/** Reads the memory tools' results for their pages. */
+import type { LevelPoint } from "../components/level-chart";
+import { fieldsOf, numberOf, records, textOf } from "./tables";
+import type { ToolResult } from "../api/types";
+
+export interface PeakBuffer {
+  readonly order: number;
+  readonly id: number | null;
+  readonly name: string;
+  readonly shape: string;
+  readonly category: string;
+  readonly op: string;
+  readonly opcode: string;
+  readonly source: string;
+  readonly bytes: number;
+  readonly unpadded: number | null;
+  readonly begin: number | null;
+  readonly end: number | null;
+}
+
+/** Why a buffer takes more than its elements need; 0 where nothing says it. */
+export const padding = (buffer: PeakBuffer): number => (buffer.unpadded === null ? 0 : Math.max(buffer.bytes - buffer.unpadded, 0));
+
+export type BufferOrder = "size" | "program" | "padding";
+
+export function peakBuffers(result: ToolResult, order: BufferOrder): PeakBuffer[] {
+  const found = records(result.result["peak_buffers"]).map((row): PeakBuffer => ({
+    order: numberOf(row["order"]) ?? 0,
+    id: numberOf(row["buffer_id"]),
+    name: textOf(row["instruction"]) ?? "",
+    shape: textOf(row["shape"]) ?? "",
+    category: textOf(row["category"]) ?? "",
+    op: textOf(row["op_name"]) ?? "",
+    opcode: textOf(row["opcode"]) ?? "",
+    source: textOf(row["source"]) ?? "",
+    bytes: numberOf(row["size_bytes"]) ?? 0,
+    unpadded: numberOf(row["unpadded_bytes"]),
+    begin: numberOf(row["begin_position"]),
+    end: numberOf(row["end_position"]),
+  }));
+  const by = { size: (a: PeakBuffer, b: PeakBuffer) => b.bytes - a.bytes, program: (a: PeakBuffer, b: PeakBuffer) => a.order - b.order, padding: (a: PeakBuffer, b: PeakBuffer) => padding(b) - padding(a) };
+  return found.sort(by[order]);
+}
+
+/** A buffer by its id: one of the peak, else one of those that are laid out. */
+export function bufferOf(result: ToolResult, id: string | null): PeakBuffer | undefined {
+  if (id === null) return undefined;
+  const atPeak = peakBuffers(result, "program").find((buffer) => buffer.id !== null && String(buffer.id) === id);
+  if (atPeak) return atPeak;
+  const row = records(result.result["blocks"]).find((one) => one["buffer_id"] !== null && String(one["buffer_id"]) === id);
+  if (!row) return undefined;
+  return {
+    order: -1,
+    id: numberOf(row["buffer_id"]),
+    name: textOf(row["name"]) ?? "",
+    shape: textOf(row["shape"]) ?? "",
+    category: textOf(row["category"]) ?? "",
+    op: textOf(row["op_name"]) ?? "",
+    opcode: "",
+    source: "",
+    bytes: numberOf(row["size_bytes"]) ?? 0,
+    unpadded: numberOf(row["unpadded_bytes"]),
+    begin: numberOf(row["begin_position"]),
+    end: numberOf(row["end_position"]),
+  };
+}
+
+export function heapPoints(result: ToolResult): LevelPoint[] {
+  return records(result.result["heap"]).map((row) => ({
+    x: numberOf(row["position"]) ?? 0,
+    most: numberOf(row["heap_bytes"]) ?? 0,
+    second: numberOf(row["unpadded_heap_bytes"]) ?? 0,
+    title: textOf(row["instruction"]) ?? "the end",
+  }));
+}
+
+/** The timeline of one allocator; a bucket's least and most stay both. */
+export function timelinePoints(result: ToolResult, allocator: string): LevelPoint[] {
+  return records(result.result["timeline"])
+    .filter((row) => row["allocator"] === allocator)
+    .map((row) => ({
+      x: numberOf(row["begin_ms"]) ?? 0,
+      most: numberOf(row["max_used_bytes"]) ?? 0,
+      least: numberOf(row["min_used_bytes"]) ?? 0,
+      strip: numberOf(row["max_fragmentation_ratio"]),
+      title: textOf(row["op_name"]) ?? "no operation named",
+    }));
+}
+
+export interface PipelineNode {
+  readonly id: string;
+  readonly name: string;
+  readonly selfUs: number;
+  readonly slowestSelfUs: number;
+  readonly calls: number;
+  readonly isAsync: boolean;
+  readonly isCritical: boolean;
+  readonly isBottleneck: boolean;
+  readonly parent: string;
+  readonly column: number;
+  readonly row: number;
+}
+
+/** The iterators of one pipeline, placed: sources at the left, what asks them to the right. */
+export function pipelineNodes(result: ToolResult, host: string, pipeline: string): PipelineNode[] {
+  const rows = records(result.result["iterators"]).filter((row) => row["host"] === host && row["pipeline"] === pipeline);
+  const parents = new Map(rows.map((row) => [String(row["iterator_id"]), String(row["parent_id"])]));
+  const depth = (id: string): number => {
+    let steps = 0;
+    for (let at = parents.get(id); at !== undefined && parents.has(at) && steps <= parents.size; at = parents.get(at)) steps += 1;
+    return steps;
+  };
+  const deepest = Math.max(0, ...[...parents.keys()].map(depth));
+  const used = new Map<number, number>();
+  const critical = rows.filter((row) => row["is_critical"] === true);
+  const worst = critical.reduce<number>((most, row) => Math.max(most, numberOf(row["slowest_self_time_us"]) ?? 0), 0);
+  return rows.map((row): PipelineNode => {
+    const id = String(row["iterator_id"]);
+    const column = deepest - depth(id);
+    const place = used.get(column) ?? 0;
+    used.set(column, place + 1);
+    const slowest = numberOf(row["slowest_self_time_us"]) ?? 0;
+    return {
+      id,
+      name: textOf(row["iterator"]) ?? "",
+      selfUs: numberOf(row["self_time_us"]) ?? 0,
+      slowestSelfUs: slowest,
+      calls: numberOf(row["calls"]) ?? 0,
+      isAsync: row["is_async"] === true,
+      isCritical: row["is_critical"] === true,
+      isBottleneck: row["is_critical"] === true && worst > 0 && slowest === worst,
+      parent: parents.get(id) ?? "",
+      column,
+      row: place,
+    };
+  });
+}
+
+export const figures = (result: ToolResult, name: string): ((key: string) => number | null) => {
+  const fields = fieldsOf(result.result[name]);
+  return (key) => numberOf(fields[key]);
+};

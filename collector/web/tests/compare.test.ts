@@ -1,0 +1,84 @@
+import { describe, expect, test } from "vitest";
+
+import { routeOf } from "../src/app";
+import type { Capture, Comparison, Table } from "../src/api/types";
+import { categoryChanges, defaultPair, density, hostChanges, rowChanges, rowTables, stepTime, total } from "../src/tools/compare";
+
+const table = (ids: readonly string[], rows: Table["rows"], units: Readonly<Record<string, string>> = {}): Table => ({
+  columns: ids.map((id) => ({ id, label: id, type: "string", unit: units[id] ?? "" })),
+  rows,
+});
+
+const STEP = ["measure", "match", "base_mean", "other_mean", "change", "change_ratio", "change_low", "change_high", "significance", "unit"];
+
+function comparison(tables: Comparison["tables"], step: Record<string, unknown> | null = null): Comparison {
+  return { tool: "overview_page", status: "ok", basis: "step", notes: [], reasons: [], summary: { step_time: step, tables: {} }, tables } as unknown as Comparison;
+}
+
+describe("comparisons", () => {
+  const steps = table(STEP, [
+    ["duration_us", "both", 10_000, 12_000, 2000, 0.2, 1500, 2500, "significant", "us"],
+    ["device_compute_us", "both", 8000, 8100, 100, 0.0125, -10, 210, "within_noise", "us"],
+    ["collectives_us", "both", 1000, 2900, 1900, 1.9, 1700, 2100, "significant", "us"],
+  ]);
+
+  test("steps are read in milliseconds, by category, without the whole", () => {
+    const changes = categoryChanges(comparison({ steps }));
+    expect(changes.map((one) => [one.category.id, one.base, one.other, one.judgement])).toEqual([
+      ["compute", 8, 8.1, "within_noise"],
+      ["collective", 1, 2.9, "significant"],
+    ]);
+    const whole = stepTime(comparison({}, Object.fromEntries(STEP.map((id, i) => [id, steps.rows[0]?.[i]]))));
+    expect(whole).toMatchObject({ base: 10, other: 12, change: 2, low: 1.5, high: 2.5, judgement: "significant" });
+    expect(stepTime(comparison({}))).toBeNull();
+  });
+
+  test("hosts are those of their own work, in the order of their names", () => {
+    const ids = ["host", ...STEP];
+    const hosts = table(ids, [
+      ["w1", "own_work_us", "both", 1000, 2000, 1000, 1, 900, 1100, "significant", "us"],
+      ["w0", "own_work_us", "vanished", 1000, null, -1000, -1, null, null, "not_judged", "us"],
+      ["w0", "duration_us", "both", 1, 1, 0, 0, 0, 0, "within_noise", "us"],
+    ]);
+    expect(hostChanges(comparison({ steps: hosts }))).toEqual([
+      { host: "w0", base: 1, other: null, judgement: "not_judged" },
+      { host: "w1", base: 1, other: 2, judgement: "significant" },
+    ]);
+  });
+
+  test("rows have a name, what it is, both values and the change with its unit", () => {
+    const ids = ["hlo_op_name", "category", "framework_name", "place", "match", "base_rows", "other_rows", "base_total_self_time_us", "other_total_self_time_us", "change_us", "change_ratio", "base_occurrences", "other_occurrences", "significance"];
+    const rows = table(ids, [
+      ["fusion.1", "loop fusion", "jit(f)/add", "device", "both", 1, 1, 4, 6, 2, 0.5, 10, 10, "not_judged"],
+      ["fusion.2", "loop fusion", null, "device", "appeared", 0, 1, null, 1, 1, null, null, 10, "not_judged"],
+    ], { change_us: "us" });
+    const found = rowChanges(rows);
+    expect(found.unit).toBe("us");
+    expect(found.rows[0]).toMatchObject({ name: "fusion.1", about: "jit(f)/add", kind: "loop fusion", base: 4, other: 6, change: 2, ratio: 0.5, baseCount: 10, otherCount: 10 });
+    expect(found.rows[1]).toMatchObject({ match: "appeared", about: "", base: null, ratio: null, baseCount: null });
+    expect(rowTables(comparison({ steps, totals: rows, instructions: rows })).map(([name]) => name)).toEqual(["instructions"]);
+  });
+
+  test("totals by name", () => {
+    const totals = table(["name", "base", "other"], [["utilization.duty_cycle_ratio", 0.9, 0.8]]);
+    expect(total(comparison({ totals }), "utilization.duty_cycle_ratio")).toEqual({ base: 0.9, other: 0.8 });
+    expect(total(comparison({}), "x")).toEqual({ base: null, other: null });
+  });
+
+  test("a density peaks at 1 where the values are", () => {
+    const at = [0, 1, 2, 3, 4];
+    const found = density([2, 2, 2.1, 1.9], at);
+    expect(Math.max(...found)).toBe(1);
+    expect(found[2]).toBe(1);
+    expect(density([], at)).toEqual([0, 0, 0, 0, 0]);
+  });
+
+  test("without a choice, the newest analysed capture and the one before it of its run", () => {
+    const capture = (id: string, run: string, state = "done"): Capture => ({ id, run, analysis: { state } }) as unknown as Capture;
+    const list = [capture("5", "a", "running"), capture("4", "a"), capture("3", "b"), capture("2", "a")];
+    expect(defaultPair(list, null)).toEqual({ base: "2", other: "4" });
+    expect(defaultPair(list, "3")).toEqual({ base: "2", other: "3" });
+    expect(defaultPair([], null)).toEqual({ base: null, other: null });
+    expect(routeOf("/compare").page).toBe("compare");
+  });
+});
