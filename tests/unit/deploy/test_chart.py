@@ -135,6 +135,49 @@ def test_the_migration_runs_before_the_pods_of_a_release() -> None:
     assert job["spec"]["template"]["spec"]["containers"][0]["args"] == ["db", "upgrade"]
 
 
+def test_no_pod_may_ask_the_api_server_by_default() -> None:
+    manifests = render()
+    assert {m["kind"] for m in manifests} & {
+        "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
+    } == set()  # fmt: skip
+    for name, pod in pods(manifests):
+        assert pod["automountServiceAccountToken"] is False, name
+
+
+def test_workers_and_collector_may_list_the_pods_of_the_namespaces_and_nothing_else() -> None:
+    manifests = render(EVERYTHING)
+    roles = [m for m in manifests if m["kind"] == "Role"]
+    assert [role["metadata"]["namespace"] for role in roles] == ["train", "research"]
+    bindings = [m for m in manifests if m["kind"] == "RoleBinding"]
+    assert [b["metadata"]["namespace"] for b in bindings] == ["train", "research"]
+    accounts = set(of_kind(manifests, "ServiceAccount"))
+    for role, binding in zip(roles, bindings, strict=True):
+        assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
+        assert binding["roleRef"]["name"] == role["metadata"]["name"]
+        subjects = [(s["kind"], s["name"], s["namespace"]) for s in binding["subjects"]]
+        assert subjects == [
+            ("ServiceAccount", "prof-podscope-worker", "ml"),
+            ("ServiceAccount", "prof-podscope-collector", "ml"),
+        ]
+        assert {name for _, name, _ in subjects} <= accounts
+
+
+def test_agents_may_list_pods_when_they_look_for_them() -> None:
+    manifests = render(EVERYTHING)
+    (role,) = of_kind(manifests, "ClusterRole").values()
+    (binding,) = of_kind(manifests, "ClusterRoleBinding").values()
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert [s["name"] for s in binding["subjects"]] == ["prof-podscope-agent"]
+    agent = of_kind(manifests, "DaemonSet")["prof-podscope-agent"]["spec"]["template"]["spec"]
+    assert "--kubernetes" in agent["containers"][0]["args"]
+
+
+def test_only_pods_that_ask_the_api_server_carry_its_token() -> None:
+    carry = {name for name, pod in pods(render(EVERYTHING)) if pod["automountServiceAccountToken"]}
+    assert carry == {"prof-podscope-agent", "prof-podscope-worker", "prof-podscope-collector"}
+
+
 def test_the_agent_is_told_all_its_targets() -> None:
     agent = of_kind(render(EVERYTHING), "DaemonSet")["prof-podscope-agent"]
     container = agent["spec"]["template"]["spec"]["containers"][0]
@@ -159,6 +202,8 @@ def test_the_service_monitors_scrape_ports_that_the_services_have() -> None:
         {"agent": {"port": 70000}},
         {"agent": {"targets": []}},
         {"colector": {}},
+        {"kubernetes": {"namespaces": ["Train"]}},
+        {"agent": {"kubernetes": "yes"}},
         {"storage": {"root": "ftp://x"}},
         {"collector": {"replicas": "two"}},
     ],
