@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote_plus
 
 import httpx
 import pytest
@@ -210,6 +211,54 @@ def test_the_op_table_filters_sorts_and_leaves_idle_out(watched: Watched, captur
     assert len(lines) == len(hits) + 1
 
 
+def test_the_op_profile_opens_sorts_and_tells_all_of_an_op(watched: Watched, captured: str) -> None:
+    nodes = rows(result(watched.origin, captured, "op_profile")["nodes"])
+    ops = [node for node in nodes if node["kind"] == "op"]
+    worst = max(ops, key=lambda node: node["wasted_ratio"] or 0)
+    page = watched.open(f"/captures/{captured}/op_profile")
+    card = page.get_by_test_id("op-card")
+    card.wait_for()
+    # What wastes most is pinned until the reader pins something else.
+    assert card.get_by_role("heading", level=2).first.inner_text() == worst["name"]
+    assert worst["framework_name"] in card.inner_text()
+    names = page.locator("table.op-tree tbody tr td:first-child")
+    assert names.first.inner_text().startswith(nodes[1]["name"])
+    page.get_by_label("Op, framework name or source").fill("up_proj")
+    hits = [node for node in ops if "up_proj" in (node["framework_name"] or "")]
+    page.locator("table.op-tree tbody tr", has_text=hits[-1]["name"]).first.click()
+    assert f"pin={quote_plus(hits[-1]['node'], safe='/')}" in page.url
+    assert hits[-1]["framework_name"] in card.inner_text()
+    page.goto(f"{watched.origin}/captures/{captured}/op_profile?n=10")
+    page.get_by_role("button", name=re.compile("more$")).first.click()
+    fusions = [node for node in ops if node["category"] == "convolution fusion"]
+    page.locator("table.op-tree tbody tr", has_text=fusions[-1]["name"]).first.wait_for()
+    page.get_by_role("radio", name="Category").click()
+    page.get_by_role("switch", name="Hide idle").click()
+    page.locator("table.op-tree tbody tr", has_text="IDLE").wait_for()
+    assert "group=category" in page.url
+
+
+def test_the_roofline_shows_operations_and_steps(watched: Watched, captured: str) -> None:
+    told = rows(result(watched.origin, captured, "roofline_model")["records"])
+    page = watched.open(f"/captures/{captured}/roofline_model")
+    chart = page.locator(".roofline-chart svg")
+    chart.locator("circle.point").first.wait_for()
+    ops = [
+        row
+        for row in told
+        if row["category"] != "Program"
+        and row["include_infeed_outfeed"]
+        and row["bottleneck_intensity_flops_per_byte"] > 0
+        and row["measured_flops_per_second"] > 0
+    ]
+    assert chart.locator("circle.point").count() == len(ops)
+    page.get_by_role("radio", name="Program and steps").click()
+    steps = [row for row in told if row["category"] == "Program" and row["include_infeed_outfeed"]]
+    table = page.get_by_role("region", name="Records")
+    table.locator("tbody tr").nth(len(steps) - 1).wait_for()
+    assert chart.locator("circle.point").count() == len(steps)
+
+
 def test_the_pod_viewer_names_the_slow_host_and_walks_the_steps(
     watched: Watched, captured: str
 ) -> None:
@@ -289,3 +338,155 @@ def test_every_page_stands_in_both_themes_and_fits_a_narrow_window(
         assert (ground == "rgb(13, 16, 20)") is (scheme == "dark")
     context.close()
     assert watched.faults == []
+
+
+def test_the_graph_of_a_program_is_walked_and_read(watched: Watched, captured: str) -> None:
+    page = watched.open(f"/captures/{captured}/graph_viewer")
+    page.get_by_test_id("graph").locator("svg.graph").wait_for()
+    centre = page.locator(".graph-card h2").inner_text()
+    assert page.locator(".verdict").inner_text().startswith(centre)
+    page.locator(".graph-card table a").first.click()
+    page.wait_for_function(
+        "before => document.querySelector('.graph-card h2').innerText !== before", arg=centre
+    )
+    assert "program=" in page.url
+    page.get_by_role("radio", name="Short text").click()
+    marked = page.get_by_test_id("hlo-text").locator("mark")
+    marked.wait_for()
+    name = page.locator(".graph-card h2").inner_text()
+    assert marked.inner_text().split(" = ")[0].split()[-1] == name
+
+
+def test_the_memory_viewer_shows_the_heap_and_tells_of_a_buffer(
+    watched: Watched, captured: str
+) -> None:
+    page = watched.open(f"/captures/{captured}/memory_viewer")
+    page.locator("path.level-line").wait_for()
+    assert page.locator(".verdict").inner_text().startswith("The peak is ")
+    page.get_by_label("Buffers at the peak").locator("tbody tr").first.click()
+    card = page.locator(".panel", has_text="Of the peak").first
+    card.wait_for()
+    assert "Framework op" in card.inner_text()
+    assert "buffer=" in page.url
+
+
+def test_the_memory_profile_shows_the_timeline_and_what_the_peak_is_made_of(
+    watched: Watched, captured: str
+) -> None:
+    page = watched.open(f"/captures/{captured}/memory_profile")
+    page.locator("path.level-line").wait_for()
+    assert page.locator(".verdict").inner_text().startswith("No allocation failed.")
+    page.get_by_text("allocated before the capture").first.wait_for()
+    # A click breaks that moment down, and the strip tells the fragmentation then.
+    chart = page.locator(".chart svg").first
+    assert chart.locator(".level-strip").count() == 1
+    chart.click(position={"x": 400, "y": 120})
+    heading = page.get_by_role("heading", name=re.compile("^In use at [0-9]"))
+    heading.wait_for()
+    assert "at=" in page.url
+    assert chart.locator("line.level-mark").count() == 1
+    page.get_by_role("button", name="Back to the peak").click()
+    page.get_by_role("heading", name="In use at the peak").wait_for()
+
+
+def test_the_pipeline_is_drawn_with_its_bottleneck(watched: Watched, captured: str) -> None:
+    page = watched.open(f"/captures/{captured}/tf_data_bottleneck_analysis")
+    graph = page.locator("svg.pipeline-graph")
+    graph.wait_for()
+    assert graph.locator("g.node").count() == 5
+    assert "Prefetch" in (graph.text_content() or "")
+    assert graph.locator("g.bottleneck").count() == 1
+
+
+def test_an_instruction_leads_from_page_to_page_of_its_program(
+    watched: Watched, captured: str
+) -> None:
+    told = rows(result(watched.origin, captured, "hlo_stats")["instructions"])
+    longest = max(told, key=lambda row: row["total_self_time_us"])
+    name, program = longest["hlo_op_name"], str(longest["program_id"])
+    page = watched.open(f"/captures/{captured}/hlo_stats")
+    table = page.get_by_role("region", name="Instructions")
+    table.get_by_role("link", name=name, exact=True).click()
+    # The graph is of this instruction in this program.
+    page.wait_for_url(re.compile(r"/graph_viewer\?"))
+    assert f"program={program}" in page.url
+    card = page.locator(".graph-card")
+    card.wait_for()
+    assert card.locator("h2").first.inner_text() == name
+    card.get_by_role("link", name="Op profile").click()
+    about = page.get_by_test_id("op-card")
+    about.wait_for()
+    assert about.get_by_role("heading", level=2).first.inner_text() == name
+    assert about.get_by_role("link", name="Graph").get_attribute("href") == (
+        f"/captures/{captured}/graph_viewer?program={program}&node={name}"
+    )
+    about.get_by_role("link", name="Roofline").click()
+    records = page.get_by_role("region", name="Records")
+    records.get_by_role("link", name=name, exact=True).click()
+    page.wait_for_url(re.compile(r"/graph_viewer\?"))
+    card.wait_for()
+    card.get_by_role("link", name="HLO stats").click()
+    matching = [row for row in told if name in f"{row['hlo_op_name']} {row['hlo_op_expression']}"]
+    page.get_by_text(f"{len(matching)} of {len(told)}").wait_for()
+    assert table.locator("tr[aria-selected=true] td").first.inner_text() == name
+
+
+def test_points_of_the_roofline_are_selected_by_dragging(watched: Watched, captured: str) -> None:
+    page = watched.open(f"/captures/{captured}/roofline_model")
+    chart = page.locator(".roofline-chart svg")
+    chart.locator("circle.point").first.wait_for()
+    placed = chart.locator("circle.point").count()
+    table = page.get_by_role("region", name="Records")
+    listed = table.locator("tbody tr").count()
+    frame = chart.bounding_box()
+    assert frame is not None
+    centres = [
+        (float(one.get_attribute("cx") or 0), float(one.get_attribute("cy") or 0))
+        for one in chart.locator("circle.point").all()
+    ]
+    # From the left edge of the plane to just right of the leftmost point.
+    left, top = min(x for x, _ in centres), frame["y"] + 20
+    inside = [one for one in centres if one[0] <= left + 8]
+    assert 0 < len(inside) < placed
+    page.mouse.move(frame["x"] + 90, top)
+    page.mouse.down()
+    page.mouse.move(frame["x"] + left + 8, frame["y"] + frame["height"] - 45, steps=4)
+    page.mouse.up()
+    page.get_by_text(re.compile(rf"^{len(inside)} of \d+$")).wait_for()
+    assert "area=" in page.url
+    assert table.locator("tbody tr").count() == len(inside) < listed
+    # Those left out stay in the chart.
+    assert chart.locator("circle.point").count() == placed
+    page.get_by_role("button", name="Clear the selection").click()
+    table.locator("tbody tr").nth(listed - 1).wait_for()
+
+
+def test_two_captures_are_compared_step_by_step_and_row_by_row(
+    watched: Watched, captured: str
+) -> None:
+    api = f"{watched.origin}/api/v1/captures"
+    with serve(Pod(device="tpu-v5e", hosts=HOSTS, steps=6, seed=2)) as serving:
+        body = {"targets": serving.addresses, "duration_ms": 300, "labels": {"run": "web-test"}}
+        later = httpx.post(api, json=body).json()["id"]
+        deadline = time.monotonic() + 60
+        while httpx.get(f"{api}/{later}").json()["analysis"]["state"] != "done":
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+    told = httpx.get(f"{api}/{later}/tools/op_profile/diff?base={captured}").json()
+    page = watched.open(f"/compare?base={captured}&capture={later}")
+    # The first one had a slow host for which the others waited.
+    verdict = page.get_by_label("Verdict")
+    verdict.wait_for()
+    ratio = abs(told["summary"]["step_time"]["change_ratio"])
+    assert f"({ratio * 100:.1f}%) faster per step." in verdict.inner_text()
+    first = page.get_by_role("region", name="What changed most").locator("tbody tr").first
+    first.wait_for()
+    assert first.locator("td").first.inner_text().startswith(told["tables"]["ops"]["rows"][0][0])
+    hosts = page.get_by_role("img", name=re.compile("Own work of"))
+    assert hosts.get_by_text(re.compile(r"\d$")).count() >= HOSTS
+    page.get_by_role("button", name="Swap A and B").click()
+    page.get_by_text("slower per step.").wait_for()
+    page.wait_for_url(re.compile(f"base={later}&capture={captured}"))
+    page.set_viewport_size({"width": 1000, "height": 900})
+    page.wait_for_timeout(300)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1000

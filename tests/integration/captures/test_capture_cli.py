@@ -84,7 +84,7 @@ def test_no_host_captured_is_exit_code_1(pod: RunningPod, tmp_path: Path) -> Non
     ("args", "words"),
     [
         (["w0:0"], "target 1 ('w0:0')"),
-        (["w0:1", "--duration", "0s"], "duration_ms 0 is out of range"),
+        (["w0:1", "--duration", "0s"], "--duration 0s captures nothing"),
         (["w0:1", "--duration", "10h"], "1 ms to 1 hour"),
         (["w0:1", "--duration", "soon"], "write 500ms, 2s"),
         (["w0:1", "--quorum", "some"], "quorum 'some'"),
@@ -143,3 +143,23 @@ def test_an_interrupt_cancels_the_capture_and_tells_what_was_kept(
     assert found["state"] == "cancelled"
     assert [host["state"] for host in found["hosts"]] == ["done", "cancelled"]
     assert "Traceback" not in stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--label", "run=a", "--label", "run=b"), "--label run is given twice ('a' and 'b')"),
+        (("--duration", "0s"), "--duration 0s captures nothing; write 1ms to 1h"),
+        (
+            ("--synchronized", "--expected-host-bytes", "2000000000"),
+            "2 hosts cannot start together: at 1,907 MiB each they may bring 3,815 MiB",
+        ),
+    ],
+)
+def test_what_cannot_be_captured_as_asked_is_said_before_any_host_is_asked(
+    options: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
+    ended = podscope("w0:1,w1:1", *options, "--logdir", str(tmp_path / "runs"))
+    assert ended.returncode == 2
+    assert words in ended.stderr
+    assert not (tmp_path / "runs" / "plugins").exists()

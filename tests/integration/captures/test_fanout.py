@@ -11,7 +11,9 @@ from typing import Any
 import grpc
 import pytest
 
-from podscope_collector.captures.fanout import FanoutLimits, run_capture
+from podscope_collector.captures.fanout import run_capture
+from podscope_collector.captures.fitting import DoesNotFitError
+from podscope_collector.captures.limits import FanoutLimits
 from podscope_collector.captures.outcome import CaptureOutcome, HostUpdate
 from podscope_collector.captures.request import parse_request
 from podscope_collector.captures.states import CaptureState, HostState, ReasonCode
@@ -103,6 +105,34 @@ class Server:
             await server.stop(None)
 
 
+@contextlib.asynccontextmanager
+async def slow_to_connect(address: str, seconds: float) -> AsyncIterator[str]:
+    """A port whose connections get through to a server only after a while."""
+    host, _, port = address.rpartition(":")
+    copies: set[asyncio.Task[None]] = set()
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while piece := await reader.read(65536):
+            writer.write(piece)
+            await writer.drain()
+        writer.close()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(seconds)
+        onward = await asyncio.open_connection(host, int(port))
+        copies.add(asyncio.ensure_future(copy(reader, onward[1])))
+        copies.add(asyncio.ensure_future(copy(onward[0], writer)))
+
+    server = await asyncio.start_server(relay, "127.0.0.1", 0)
+    try:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for one in copies:
+            one.cancel()
+        await asyncio.gather(*copies, return_exceptions=True)
+
+
 def dead_port() -> int:
     """A port that was free a moment ago."""
     with socket.socket() as found:
@@ -130,7 +160,7 @@ async def capture(
     seen = [] if updates is None else updates
     return await run_capture(
         request,
-        request.parsed_targets(),
+        request.parsed_targets().targets,
         storage,
         await asyncio.to_thread(storage.new_session),
         seen.append,
@@ -418,6 +448,48 @@ def test_the_byte_budget_holds_hosts_back_and_loses_none(tmp_path: Path) -> None
     assert most <= 2
 
 
+def test_synchronized_hosts_get_one_instant_however_slowly_one_of_them_connects(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> tuple[CaptureOutcome, list[Server]]:
+        async with contextlib.AsyncExitStack() as stack:
+            servers = [await stack.enter_async_context(Server(good()).serving()) for _ in range(3)]
+            late = await stack.enter_async_context(slow_to_connect(servers[2].address, 1.5))
+            targets = [servers[0].address, servers[1].address, late]
+            limits = FanoutLimits(start_patience_s=0.1, width=3, byte_budget=3000)
+            return await capture(
+                tmp_path,
+                targets,
+                limits=limits,
+                synchronized=True,
+                expected_host_bytes=1000,
+                delay_ms=400,
+            ), servers
+
+    outcome, servers = asyncio.run(scenario())
+    assert outcome.state is CaptureState.COMPLETE
+    starts = {server.requests[0].opts.start_timestamp_ns for server in servers}
+    assert len(starts) == 1, "the two that were ready waited for the third"
+
+
+def test_a_synchronized_capture_that_does_not_fit_asks_no_host(tmp_path: Path) -> None:
+    server = Server(good())
+
+    async def scenario() -> None:
+        async with server.serving(), Server(good()).serving() as other:
+            await capture(
+                tmp_path,
+                [server.address, other.address],
+                limits=FanoutLimits(byte_budget=1999),
+                synchronized=True,
+                expected_host_bytes=1000,
+            )
+
+    with pytest.raises(DoesNotFitError, match="1,999 bytes may be in memory"):
+        asyncio.run(scenario())
+    assert server.requests == []
+
+
 def test_cancelling_frees_the_hosts_and_passes_through(tmp_path: Path) -> None:
     async def hang(request: wire.ProfileRequest, context: Context) -> bytes:
         await asyncio.sleep(60)
@@ -493,6 +565,8 @@ def test_a_display_that_fails_costs_no_profile(tmp_path: Path) -> None:
             def fails(update: HostUpdate) -> None:
                 raise RuntimeError(update.target)
 
-            return await run_capture(request, request.parsed_targets(), storage, "s1", fails)
+            return await run_capture(
+                request, request.parsed_targets().targets, storage, "s1", fails
+            )
 
     assert asyncio.run(scenario()).state is CaptureState.COMPLETE

@@ -10,7 +10,9 @@ import pytest
 
 from podscope_collector.captures.request import parse_request
 from podscope_collector.cli import captures, schedules
+from podscope_collector.cli.capture_progress import Progress
 from podscope_collector.cli.capture_remote import capture_remotely
+from podscope_collector.client import ServiceClient
 from podscope_collector.errors import (
     DeniedError,
     InputNotFoundError,
@@ -49,7 +51,8 @@ def server(status: int, body: str) -> Iterator[str]:
 
 
 def capture(url: str) -> None:
-    capture_remotely(parse_request({"targets": "w0:1"}), url, None, lambda _update: None)
+    with Progress([], 0, quiet=True) as progress:
+        capture_remotely(parse_request({"targets": "w0:1"}), ServiceClient(url), progress)
 
 
 def list_captures(url: str) -> None:

@@ -1,11 +1,13 @@
-"""Storage on an S3 server: a small one of the tests' own that knows what the storage uses."""
+"""Storage on S3 and GCS servers: a small one of the tests' own that knows what the storage uses."""
 
 import hashlib
+import json
 import re
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
@@ -15,22 +17,27 @@ from podscope_collector.errors import InputNotFoundError
 from podscope_collector.storage import Storage, StorageError
 
 
-class S3Server(ThreadingHTTPServer):
-    """Objects of one bucket in memory.
+class ObjectServer(ThreadingHTTPServer):
+    """Objects of one bucket in memory; speaks S3 and the XML API of GCS, which follows it.
 
     Attributes:
+        url: The bucket as the storage is told.
         objects: Key -> content.
         denied: Whether every request is answered with 403.
+        parts: Pieces of uploads that are not complete, by their number.
     """
+
+    url: str
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.objects: dict[str, bytes] = {}
         self.denied = False
+        self.parts: dict[int, bytes] = {}
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: S3Server
+    server: ObjectServer
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: object) -> None:
@@ -52,17 +59,29 @@ class _Handler(BaseHTTPRequestHandler):
     def _error(self, status: int, code: str) -> None:
         self._answer(status, f"<Error><Code>{code}</Code></Error>".encode())
 
+    def _query(self) -> dict[str, str]:
+        query = parse_qs(urlsplit(self.path).query, keep_blank_values=True)
+        return {name: found[0] for name, found in query.items()}
+
     def do_PUT(self) -> None:
         content = self.rfile.read(int(self.headers["Content-Length"]))
         if self.server.denied:
             return self._error(403, "AccessDenied")
-        if self.headers["If-None-Match"] == "*" and self._key() in self.server.objects:
+        query = self._query()
+        if "partNumber" in query:
+            self.server.parts[int(query["partNumber"])] = content
+            return self._answer(200, ETag=_etag(content))
+        must_be_new = (
+            self.headers["If-None-Match"] == "*"
+            or self.headers["x-goog-if-generation-match"] == "0"
+        )
+        if must_be_new and self._key() in self.server.objects:
             return self._error(412, "PreconditionFailed")
         self.server.objects[self._key()] = content
         return self._answer(200, ETag=_etag(content))
 
     def do_GET(self) -> None:
-        query = {name: found[0] for name, found in parse_qs(urlsplit(self.path).query).items()}
+        query = self._query()
         if self.server.denied:
             return self._error(403, "AccessDenied")
         if query.get("list-type") == "2":
@@ -75,20 +94,43 @@ class _Handler(BaseHTTPRequestHandler):
             content,
             ETag=_etag(content),
             Last_Modified="Sat, 21 Nov 2026 09:00:00 GMT",
+            x_goog_generation="1",
             Content_Length=str(len(content)),
         )
 
     def do_HEAD(self) -> None:
         self.do_GET()
 
+    def do_DELETE(self) -> None:
+        if self.server.objects.pop(self._key(), None) is None:
+            return self._error(404, "NoSuchKey")
+        return self._answer(204)
+
     def do_POST(self) -> None:
-        """Bulk deletion, the only POST that the storage makes."""
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        """Uploads in parts, and bulk deletion."""
+        body = self.rfile.read(int(self.headers["Content-Length"] or 0)).decode()
+        query = self._query()
+        if "uploads" in query:
+            told = "<UploadId>u1</UploadId>"
+            return self._answer(
+                200,
+                f"<InitiateMultipartUploadResult>{told}</InitiateMultipartUploadResult>".encode(),
+            )
+        if "uploadId" in query:
+            parts = self.server.parts
+            self.server.objects[self._key()] = b"".join(parts[n] for n in sorted(parts))
+            parts.clear()
+            told = f"<ETag>{_etag(b'')}</ETag>"
+            return self._answer(
+                200,
+                f"<CompleteMultipartUploadResult>{told}</CompleteMultipartUploadResult>".encode(),
+                ETag=_etag(b""),
+            )
         keys = re.findall("<Key>(.*?)</Key>", body)
         for key in keys:
             self.server.objects.pop(unescape(key), None)
         deleted = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
-        self._answer(200, f"<DeleteResult>{deleted}</DeleteResult>".encode())
+        return self._answer(200, f"<DeleteResult>{deleted}</DeleteResult>".encode())
 
     def _list(self, prefix: str) -> None:
         rows, folders = [], set()
@@ -116,15 +158,32 @@ def _etag(content: bytes) -> str:
     return f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
 
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    server = S3Server()
+@pytest.fixture(params=["s3", "gs"])
+def cloud(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[ObjectServer]:
+    server = ObjectServer()
+    server.url = f"{request.param}://bucket"
+    base = f"http://127.0.0.1:{server.server_port}"
+    key = tmp_path / "key.json"
+    key.write_text(
+        json.dumps(
+            {
+                "gcs_base_url": base,
+                "disable_oauth": True,
+                "client_email": "",
+                "private_key": "",
+                "private_key_id": "",
+            }
+        )
+    )
     for name, text in {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
+        "AWS_ENDPOINT_URL": base,
         "AWS_ALLOW_HTTP": "true",
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",
         "AWS_REGION": "us-east-1",
+        "GOOGLE_SERVICE_ACCOUNT": str(key),
     }.items():
         monkeypatch.setenv(name, text)
     thread = threading.Thread(target=server.serve_forever)
@@ -137,11 +196,11 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
         server.server_close()
 
 
-def test_profiles_and_what_is_derived_lie_below_the_prefix(s3: S3Server) -> None:
-    storage = Storage("s3://bucket/team/a")
+def test_profiles_and_what_is_derived_lie_below_the_prefix(cloud: ObjectServer) -> None:
+    storage = Storage(f"{cloud.url}/team/a")
     stored = storage.put_xspace("s1", "w0_9999", b"abc")
     storage.put_derived("partials", "s1", "w0_9999", b"def")
-    assert s3.objects == {
+    assert cloud.objects == {
         "team/a/plugins/profile/s1/w0_9999.xplane.pb": b"abc",
         "team/a/.podscope/partials/s1/w0_9999": b"def",
     }
@@ -157,14 +216,30 @@ def test_profiles_and_what_is_derived_lie_below_the_prefix(s3: S3Server) -> None
         storage.read(stored.path)
 
 
-def test_two_services_on_one_bucket_never_share_a_session(s3: S3Server) -> None:
+def test_two_services_on_one_bucket_never_share_a_session(cloud: ObjectServer) -> None:
     now = datetime(2026, 11, 21, 9, 0, 0, 123_000, UTC)
-    ids = [Storage("s3://bucket").new_session(now) for _ in range(3)]
+    ids = [Storage(cloud.url).new_session(now) for _ in range(3)]
     assert ids == [f"2026_11_21_09_00_00_{ms}" for ms in (123, 124, 125)]
 
 
-def test_a_denied_bucket_is_one_clear_line(s3: S3Server) -> None:
-    s3.denied = True
+def test_a_denied_bucket_is_one_clear_line(cloud: ObjectServer) -> None:
+    cloud.denied = True
     with pytest.raises(StorageError, match="permission denied") as caught:
-        Storage("s3://bucket").put_xspace("s1", "a", b"x")
+        Storage(cloud.url).put_xspace("s1", "a", b"x")
     assert "\n" not in str(caught.value)
+
+
+def test_a_received_file_is_uploaded_in_parts_and_digested_in_pieces(
+    cloud: ObjectServer, tmp_path: Path
+) -> None:
+    content = bytes(range(256)) * 60_000
+    storage = Storage(cloud.url)
+    received = storage.incoming_path()
+    received.write_bytes(content)
+    digest = hashlib.sha256(content).hexdigest()
+    stored = storage.adopt_xspace("s1", "w0", received, len(content), digest)
+    received.unlink()
+    assert cloud.objects == {stored.path: content}
+    assert storage.size_of(stored.path) == len(content)
+    assert storage.size_of("plugins/profile/s1/none.xplane.pb") is None
+    assert storage.stat_xspace("s1", "w0") == stored

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import os
 import socket
@@ -9,10 +10,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from podscope_analyzers.xspace import open_xspace
+from podscope_analyzers.xspace import open_xspace, verify
 from podscope_collector.captures.fanout import run_capture
 from podscope_collector.captures.outcome import CaptureOutcome
 from podscope_collector.captures.request import parse_request
@@ -26,9 +28,13 @@ import sys, time, jax, jax.numpy as jnp
 jax.profiler.start_server(int(sys.argv[1]))
 step = jax.jit(lambda x: jnp.tanh(x @ x) / 10)
 x = step(jnp.ones((64, 64))).block_until_ready()
+def load(i):
+    return i
 print("ready", flush=True)
 for number in range(10**9):
     with jax.profiler.StepTraceAnnotation("train", step_num=number):
+        for i in range(500):
+            load(i)
         x = step(x).block_until_ready()
     time.sleep(0.005)
 """
@@ -44,6 +50,15 @@ for number in range(10**9):
         x = step(x)
     time.sleep(0.005)
 """
+_LIBRARY = """
+import sys, time
+from podscope import profiler
+server = profiler.server.start(int(sys.argv[1]))
+print("ready", flush=True)
+for number in range(10**9):
+    with profiler.StepTrace("train", step_num=number):
+        time.sleep(0.005)
+"""
 
 
 def free_ports(count: int) -> list[int]:
@@ -55,9 +70,9 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def jobs(*scripts: str) -> Iterator[list[int]]:
+def jobs(*scripts: str, ports: list[int] | None = None) -> Iterator[list[int]]:
     """Run training scripts that serve their profiler; yields their ports when all work."""
-    ports = free_ports(len(scripts))
+    ports = free_ports(len(scripts)) if ports is None else ports
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
     running = [
         subprocess.Popen(
@@ -82,20 +97,22 @@ def jobs(*scripts: str) -> Iterator[list[int]]:
 
 @pytest.fixture(scope="module")
 def ports() -> Iterator[list[int]]:
-    """Two JAX processes and one of TensorFlow."""
+    """Four JAX processes and, the last, one of TensorFlow."""
     pytest.importorskip("jax")
-    with jobs(_JAX, _JAX, _TENSORFLOW) as found:
+    with jobs(_JAX, _JAX, _JAX, _JAX, _TENSORFLOW) as found:
         yield found
 
 
 async def capture(
-    root: Path, targets: list[str], duration_ms: int, attempts: int = 3
+    root: Path, targets: list[str], duration_ms: int, attempts: int = 3, **fields: Any
 ) -> CaptureOutcome:
     storage = Storage(str(root))
-    request = parse_request({"targets": targets, "duration_ms": duration_ms, "attempts": attempts})
+    request = parse_request(
+        {"targets": targets, "duration_ms": duration_ms, "attempts": attempts} | fields
+    )
     session = await asyncio.to_thread(storage.new_session)
     return await run_capture(
-        request, request.parsed_targets(), storage, session, lambda update: None
+        request, request.parsed_targets().targets, storage, session, lambda update: None
     )
 
 
@@ -105,12 +122,12 @@ def test_jax_and_tensorflow_are_captured_together_and_a_dead_target_costs_nothin
     (dead,) = free_ports(1)
     targets = [f"localhost:{port}" for port in [*ports, dead]]
     outcome = asyncio.run(capture(tmp_path, targets, 500, attempts=2))
-    assert [host.state for host in outcome.hosts] == ["done", "done", "done", "failed"]
-    assert outcome.hosts[3].reason is ReasonCode.REFUSED
+    assert [host.state for host in outcome.hosts] == ["done"] * 5 + ["failed"]
+    assert outcome.hosts[5].reason is ReasonCode.REFUSED
     assert outcome.state is CaptureState.PARTIAL
     storage = Storage(str(tmp_path))
     starts = []
-    for host, steps in zip(outcome.hosts, ("train", "train", "train"), strict=False):
+    for host, steps in zip(outcome.hosts, ["train"] * 5, strict=False):
         space = open_xspace(storage.read_xspace(outcome.session, host.host))
         plane = space.plane("/host:CPU")
         assert plane is not None
@@ -179,3 +196,102 @@ def test_a_cancelled_capture_frees_the_server_at_once(ports: list[int], tmp_path
         return await capture(tmp_path, target, 300, attempts=1)
 
     assert asyncio.run(scenario()).state is CaptureState.COMPLETE
+
+
+def test_hosts_that_start_together_are_told_one_instant(ports: list[int], tmp_path: Path) -> None:
+    targets = [f"127.0.0.1:{port}" for port in ports]
+    outcome = asyncio.run(capture(tmp_path, targets, 500, synchronized=True, delay_ms=700))
+    assert outcome.state is CaptureState.COMPLETE
+    alignment = outcome.alignment
+    assert alignment is not None
+    assert alignment.hosts == 5
+    # One machine has one clock: what is left is how late a busy machine wakes its processes.
+    assert alignment.skew_ns < 300_000_000
+    assert alignment.outside == ()
+
+
+def test_a_profile_of_more_than_4_mib_arrives_whole(ports: list[int], tmp_path: Path) -> None:
+    target = [f"127.0.0.1:{ports[0]}"]
+    sizes = []
+    for duration_ms in (3_000, 12_000, 40_000):
+        outcome = asyncio.run(capture(tmp_path, target, duration_ms, python_tracer_level=1))
+        (host,) = outcome.hosts
+        assert host.state is HostState.DONE, host.message
+        content = (tmp_path / str(host.file)).read_bytes()
+        assert (len(content), hashlib.sha256(content).hexdigest()) == (host.bytes, host.sha256)
+        assert verify(content).events > 0
+        sizes.append(host.bytes)
+        if host.bytes > 4 << 20:
+            return
+    pytest.fail(f"no profile was large enough: {sizes}")
+
+
+def test_a_window_that_the_timeout_cuts_is_a_deadline_and_frees_the_server(
+    ports: list[int], tmp_path: Path
+) -> None:
+    target = [f"127.0.0.1:{ports[2]}"]
+    # A stock server sleeps until the start and gives its profile only after the window.
+    outcome = asyncio.run(capture(tmp_path, target, 1_000, attempts=1, timeout_ms=1))
+    assert outcome.hosts[0].reason is ReasonCode.DEADLINE
+    assert outcome.hosts[0].grpc_code == "DEADLINE_EXCEEDED"
+    again = asyncio.run(capture(tmp_path, target, 200))
+    assert again.state is CaptureState.COMPLETE
+
+
+def test_stock_servers_are_reached_over_ipv6(ports: list[int], tmp_path: Path) -> None:
+    with contextlib.closing(socket.socket(socket.AF_INET6)) as probe:
+        try:
+            probe.bind(("::1", 0))
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+    targets = [f"[::1]:{ports[1]}", f"[::1]:{ports[4]}"]
+    outcome = asyncio.run(capture(tmp_path, targets, 300))
+    assert [host.state for host in outcome.hosts] == ["done", "done"]
+    assert len({host.file for host in outcome.hosts}) == 2
+
+
+def test_two_processes_on_one_port_give_one_of_their_profiles_each_time(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    (port,) = free_ports(1)
+    with jobs(_JAX, _JAX, ports=[port, port]):
+        outcome = asyncio.run(capture(tmp_path, [f"127.0.0.1:{port}"], 300))
+        assert outcome.state is CaptureState.COMPLETE
+        found = subprocess.run(
+            [sys.executable, "-m", "podscope", "doctor", f"127.0.0.1:{port}", "--json"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        )
+    (told,) = json.loads(found.stdout)["targets"]
+    checks = {check["name"]: check for check in told["checks"]}
+    assert any("2 processes share port" in check["detail"] for check in checks.values()), checks
+
+
+def test_the_librarys_client_and_the_collector_store_the_same_of_a_server(
+    ports: list[int], tmp_path: Path
+) -> None:
+    from podscope import profiler
+
+    address = f"127.0.0.1:{ports[3]}"
+    (result,) = profiler.client.trace(address, tmp_path / "client", 300)
+    outcome = asyncio.run(capture(tmp_path / "collector", [address], 300))
+    (by_client,) = Storage(str(tmp_path / "client")).list_sessions()
+    assert result.address == address
+    spaces = [
+        open_xspace(Storage(str(tmp_path / root)).read_xspace(session, outcome.hosts[0].host))
+        for root, session in (("client", by_client), ("collector", outcome.session))
+    ]
+    planes = [sorted(plane.name for plane in space.planes) for space in spaces]
+    assert planes[0] == planes[1]
+    assert "/host:CPU" in planes[0]
+
+
+def test_the_librarys_own_server_is_captured_by_the_collector(tmp_path: Path) -> None:
+    with jobs(_LIBRARY) as (port,):
+        outcome = asyncio.run(capture(tmp_path, [f"127.0.0.1:{port}"], 400))
+    assert outcome.state is CaptureState.COMPLETE, outcome.hosts[0].message
+    space = open_xspace((tmp_path / str(outcome.hosts[0].file)).read_bytes())
+    plane = space.plane("/host:CPU")
+    assert plane is not None
+    assert any("train" in name for name in plane.event_metadata.names)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,12 @@ def environment(**more: str) -> dict[str, str]:
     path = os.pathsep.join(str(ROOT / part) for part in parts)
     kept = {k: v for k, v in os.environ.items() if not k.startswith("PODSCOPE_")}
     return {**kept, "PYTHONPATH": path, **more}
+
+
+@pytest.fixture
+def closed_port() -> int:
+    """A port on which nothing listens."""
+    return free_port()
 
 
 @dataclass
@@ -173,10 +179,19 @@ def hanging_pod(tmp_path: Path) -> Iterator[list[str]]:
         yield targets
 
 
+@pytest.fixture
+def host_on(tmp_path: Path) -> Callable[[int], AbstractContextManager[list[str]]]:
+    """Starts one simulated host on a port."""
+    return lambda port: _simulated(tmp_path / f"host-{port}.log", hosts=1, base=port)
+
+
 @contextmanager
-def _simulated(log: Path, *more: str) -> Iterator[list[str]]:
-    base = free_ports(3)
-    arguments = ["--hosts", "3", "--device", "tpu-v5e", "--steps", "8", "--port-base", str(base)]
+def _simulated(
+    log: Path, *more: str, hosts: int = 3, base: int | None = None
+) -> Iterator[list[str]]:
+    base = free_ports(hosts) if base is None else base
+    count = str(hosts)
+    arguments = ["--hosts", count, "--device", "tpu-v5e", "--steps", "8", "--port-base", str(base)]
     with log.open("w") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "podscope", "simulate", *arguments, *more],
@@ -184,7 +199,7 @@ def _simulated(log: Path, *more: str) -> Iterator[list[str]]:
             stdout=output,
             stderr=output,
         )
-    ports = [base + index for index in range(3)]
+    ports = [base + index for index in range(hosts)]
     try:
         for port in ports:
             wait_for("the simulator", functools.partial(_answers, port, process, log), 60)

@@ -90,6 +90,12 @@ def test_a_capture_is_taken_stored_analysed_and_shown(
     buffers = [len(one["result"]["peak_buffers"]["rows"]) for one in (memory, again)]
     assert buffers[0] < buffers[1]
     assert podscope.get(url, format="xprof")["moduleName"] == program.partition("(")[0]
+    page = podscope.http.get(
+        f"/api/v1{url}", params={"format": "xprof", "view_memory_allocation_timeline": "true"}
+    )
+    assert page.headers["content-type"].startswith("text/html")
+    assert "sandbox" in page.headers["content-security-policy"]
+    assert page.text.startswith("<!DOCTYPE html>")
     query = {"format": "csv", "table": "steps"}
     csv = podscope.http.get(
         f"/api/v1/captures/{capture_id}/tools/pod_viewer",

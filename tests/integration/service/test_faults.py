@@ -3,6 +3,7 @@
 import hashlib
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -10,32 +11,28 @@ import pytest
 pytestmark = pytest.mark.slow
 
 
-def test_a_capture_of_a_killed_worker_ends_interrupted_and_the_next_one_succeeds(
+def test_a_capture_of_a_killed_worker_goes_on_in_the_next_one(
     start: Callable[..., Any], pod: list[str]
 ) -> None:
     podscope = start(PODSCOPE_COLLECTOR_WORK_LEASE="3")
-    capture_id = podscope.capture(pod, duration_ms=20_000)
+    capture_id = podscope.capture(pod, duration_ms=6_000)
     deadline = time.monotonic() + 30
     while podscope.get(f"/captures/{capture_id}/hosts")["items"][0]["state"] != "capturing":
         assert time.monotonic() < deadline
         time.sleep(0.05)
     podscope.child("worker", "capture,maintenance").kill()
-    capture = podscope.ended(capture_id, 30)
-    assert capture["state"] == "failed"
+    capture = podscope.ended(capture_id, 90)
+    assert (capture["state"], capture["analysis"]["state"]) == ("complete", "done")
     hosts = podscope.get(f"/captures/{capture_id}/hosts")["items"]
-    assert {(host["state"], host["reason"]) for host in hosts} == {("failed", "interrupted")}
-
-    # The supervisor has started another; targets may be busy with the abandoned capture.
-    again = podscope.ended(podscope.capture(pod, attempts=10), 90)
-    assert again["state"] == "complete"
-    assert again["analysis"]["state"] == "done"
+    assert {(host["state"], host["attempts"]) for host in hosts} == {("done", 2)}
 
 
 def test_hosts_that_are_done_when_the_worker_is_killed_are_kept_and_not_captured_again(
     start: Callable[..., Any], hanging_pod: list[str]
 ) -> None:
     podscope = start(PODSCOPE_COLLECTOR_WORK_LEASE="3")
-    capture_id = podscope.capture(hanging_pod, duration_ms=300, attempts=5)
+    # The lease of the dead worker is longer than what a host is given: too late to begin again.
+    capture_id = podscope.capture(hanging_pod, duration_ms=300, attempts=5, timeout_ms=2_500)
 
     def hosts() -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = podscope.get(f"/captures/{capture_id}/hosts")["items"]
@@ -79,3 +76,50 @@ def test_a_broker_that_dies_during_a_capture_loses_nothing(
     assert podscope.broker().pid != broker.pid
     again = podscope.ended(podscope.capture(pod), 90)
     assert (again["state"], again["analysis"]["state"]) == ("complete", "done")
+
+
+def test_a_cancelled_capture_frees_its_hosts_at_once(
+    start: Callable[..., Any], pod: list[str]
+) -> None:
+    podscope = start()
+    capture_id = podscope.capture(pod, duration_ms=60_000)
+    deadline = time.monotonic() + 30
+    while podscope.get(f"/captures/{capture_id}/hosts")["items"][0]["state"] != "capturing":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert podscope.http.post(f"/api/v1/captures/{capture_id}/cancel").status_code == 202
+    cancelled = podscope.ended(capture_id, 20)
+    assert cancelled["state"] == "cancelled"
+    hosts = podscope.get(f"/captures/{capture_id}/hosts")["items"]
+    assert {(host["state"], host["reason"]) for host in hosts} == {("cancelled", "cancelled")}
+    assert podscope.ended(podscope.capture(pod), 90)["state"] == "complete"
+    again = podscope.http.post(f"/api/v1/captures/{capture_id}/cancel")
+    assert (again.status_code, again.json()["code"]) == (409, "conflict")
+
+
+def test_a_retry_captures_only_the_host_that_was_lost(
+    start: Callable[..., Any],
+    pod: list[str],
+    closed_port: int,
+    host_on: Callable[[int], AbstractContextManager[list[str]]],
+) -> None:
+    podscope = start()
+    capture_id = podscope.capture([*pod, f"127.0.0.1:{closed_port}"])
+    first = podscope.ended(capture_id)
+    assert (first["state"], first["hosts_done"]) == ("partial", 3)
+    done = podscope.get(f"/captures/{capture_id}/hosts")["items"][:3]
+    with host_on(closed_port):
+        answer = podscope.http.post(f"/api/v1/captures/{capture_id}/retry")
+        assert answer.status_code == 202, answer.text
+        second = podscope.ended(capture_id)
+    assert (second["state"], second["session"]) == ("complete", first["session"])
+    assert second["analysis"]["hosts_done"] == 4
+    hosts = podscope.get(f"/captures/{capture_id}/hosts")["items"]
+    assert hosts[:3] == done
+    attempts = podscope.get(f"/captures/{capture_id}/attempts")["items"]
+    assert [(a["host"], a["number"], a["state"]) for a in attempts[3:]] == [
+        (hosts[3]["host"], 1, "failed"),
+        (hosts[3]["host"], 2, "done"),
+    ]
+    everyone = podscope.get(f"/captures/{capture_id}/tools/pod_viewer")
+    assert everyone["scope"]["missing_hosts"] == []

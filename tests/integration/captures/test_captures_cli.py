@@ -1,0 +1,107 @@
+"""``podscope captures`` tells who asked, how the hosts started, and what was left out."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from podscope_collector.captures.models import Trigger
+from podscope_collector.captures.schemas import (
+    AlignmentView,
+    CaptureAnalysis,
+    CaptureView,
+)
+from podscope_collector.captures.states import AnalysisState, CaptureState
+from podscope_collector.cli import captures
+from podscope_collector.clock import utc_now
+from podscope_collector.identifiers import uuid7
+
+VIEW = CaptureView(
+    id=uuid7(),
+    session="s",
+    run="llm",
+    state=CaptureState.PARTIAL,
+    trigger=Trigger.API,
+    requested_by="ann",
+    created_at=utc_now(),
+    started_at=None,
+    finished_at=None,
+    duration_ms=2000,
+    attempts=3,
+    quorum="any",
+    labels={"run": "llm", "job": "7"},
+    left_out=["pod w3 does not run"],
+    hosts_total=3,
+    hosts_done=2,
+    bytes=10,
+    error=None,
+    analysis=CaptureAnalysis(state=AnalysisState.DONE, hosts_done=2, hosts_total=2, error=None),
+    summary=None,
+    alignment=AlignmentView(
+        hosts=2,
+        skew_ns=1_500_000,
+        error_ns=250_000,
+        common_start_ns=1,
+        common_ns=1_998_500_000,
+        outside=[],
+    ),
+    schedule_id=None,
+)
+
+
+@contextmanager
+def service() -> Iterator[str]:
+    """Answers as the service does, one capture without hosts."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            capture = VIEW.model_dump(mode="json")
+            found: dict[str, Any] = {"items": [capture], "next": None}
+            if self.path.endswith("/hosts"):
+                found = {"items": []}
+            elif str(VIEW.id) in self.path:
+                found = capture
+            body = json.dumps(found).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as http:
+        thread = threading.Thread(target=http.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{http.server_port}"
+        finally:
+            http.shutdown()
+            thread.join()
+
+
+def test_a_capture_is_shown_with_who_asked_its_labels_and_how_its_hosts_started(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with service() as url:
+        captures.app(["show", str(VIEW.id), "--url", url], standalone_mode=False)
+    lines = {line[:10].strip(): line[11:] for line in capsys.readouterr().out.splitlines()}
+    assert lines["asked by"] == "api (ann)"
+    assert lines["labels"] == "job=7"
+    assert lines["left out"] == "pod w3 does not run"
+    assert lines["started"] == "started within 1.50 ms (± 0.25 ms), 1,998 ms in common"
+
+
+def test_the_list_has_them_in_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    with service() as url:
+        captures.app(["list", "--url", url], standalone_mode=False)
+    head, row = capsys.readouterr().out.splitlines()[:2]
+    for name in ("asked by", "skew ms", "labels"):
+        assert name in head
+    assert "api (ann)" in row
+    assert row[head.index("skew ms") :].startswith("1.50")
+    assert row[head.index("labels") :].strip() == "job=7"

@@ -1,0 +1,415 @@
+"""Captures through agents: the real one served in this process, and one whose clock is wrong."""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from podscope_agent.delivery import Delivery
+from podscope_agent.guard import Budget, OverheadGuard
+from podscope_agent.host_captures import HostCaptures
+from podscope_agent.inventory import TargetInventory
+from podscope_agent.live.exporter import LiveFigures
+from podscope_agent.own_service import OwnService
+from podscope_agent.repository import Repository
+from podscope_agent.results import ResultSpool
+from podscope_agent.server import AgentServer, AgentService, OwnRpcs
+from podscope_agent.session import HostSession
+from podscope_collector.captures.fanout import run_capture
+from podscope_collector.captures.outcome import CaptureOutcome, HostUpdate
+from podscope_collector.captures.request import parse_request
+from podscope_collector.captures.states import CaptureState, HostState, ReasonCode
+from podscope_collector.storage import Storage
+from podscope_protos import methods
+from podscope_protos.v1 import agent_service_pb2 as own
+from podscope_protos.v1 import profiler_service_pb2 as wire
+from podscope_protos.v1.xplane_pb2 import XSpace
+
+SECOND = 10**9
+
+
+def xspace(size: int = 10, start_ns: int = 0) -> bytes:
+    space = XSpace(hostnames=["h0"])
+    line = space.planes.add(name="/host:CPU").lines.add(name="main")
+    line.events.add(offset_ps=1, duration_ps=1)
+    if start_ns:
+        plane = space.planes.add(name="Task Environment")
+        for number, (name, at) in enumerate(
+            (("profile_start_time", start_ns), ("profile_stop_time", start_ns + SECOND)), 1
+        ):
+            plane.stat_metadata[number].id = number
+            plane.stat_metadata[number].name = name
+            plane.stats.add(metadata_id=number, uint64_value=at)
+    space.warnings.append("x" * size)
+    return space.SerializeToString()
+
+
+Profile = Callable[[wire.ProfileRequest], bytes]
+
+
+@asynccontextmanager
+async def profiler(answer: Profile, delay_s: float = 0) -> AsyncIterator[str]:
+    async def profile(body: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        await asyncio.sleep(delay_s)
+        return answer(wire.ProfileRequest.FromString(body))
+
+    handlers = {"Profile": grpc.unary_unary_rpc_method_handler(profile)}
+    async with serving({methods.PROFILER_SERVICE: handlers}) as address:
+        yield address
+
+
+@asynccontextmanager
+async def serving(services: dict[str, dict[str, Any]]) -> AsyncIterator[str]:
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers(
+        tuple(grpc.method_handlers_generic_handler(name, table) for name, table in services.items())
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield f"127.0.0.1:{port}"
+    await server.stop(0)
+
+
+@asynccontextmanager
+async def agent(
+    target: str, root: Path | None = None, *, token: str | None = None, **budget: Any
+) -> AsyncIterator[str]:
+    live = LiveFigures("h0", [])
+    spool = ResultSpool(None, 64 << 20, 60)
+    repository = Repository([] if root is None else [str(root)])
+    session = HostSession(TargetInventory([target]), guard=OverheadGuard(Budget(**budget)))
+    captures = HostCaptures(session, spool, repository)
+    service = OwnService("h0", {}, session, captures, live, spool, repository)
+    profiler = AgentService(session, live, Delivery(repository, spool))
+    server = AgentServer(profiler, OwnRpcs(service), "127.0.0.1", 0, token)
+    await server.start()
+    yield f"127.0.0.1:{server.port}"
+    await server.stop(0)
+    await captures.close()
+    await session.close()
+
+
+@asynccontextmanager
+async def cut_after(address: str, cuts: list[int]) -> AsyncIterator[str]:
+    """A way to ``address`` that breaks after so many bytes of answers, once per cut."""
+    host, _, port = address.rpartition(":")
+    open_writers: set[asyncio.StreamWriter] = set()
+
+    async def pump(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, counts: bool
+    ) -> None:
+        passed = 0
+        while piece := await reader.read(16384):
+            passed += len(piece)
+            if counts and cuts and passed > cuts[0]:
+                cuts.pop(0)
+                break
+            writer.write(piece)
+            await writer.drain()
+        writer.close()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection(host, int(port))
+        open_writers.update((writer, back))
+        pumps = [
+            asyncio.create_task(pump(reader, back, counts=False)),
+            asyncio.create_task(pump(there, writer, counts=True)),
+        ]
+        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        for task in pumps:
+            task.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+        writer.close()
+        back.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server.close()
+    for writer in open_writers:
+        writer.close()
+
+
+async def capture(
+    targets: str,
+    storage: Storage,
+    on_update: Callable[[HostUpdate], None] = lambda _: None,
+    session: str = "s1",
+    agent_token: str | None = None,
+    **more: Any,
+) -> CaptureOutcome:
+    request = parse_request({"targets": targets, "duration_ms": 50, "attempts": 1} | more)
+    found = request.parsed_targets().targets
+    return await run_capture(request, found, storage, session, on_update, agent_token=agent_token)
+
+
+def stored(storage: Storage, update: HostUpdate) -> bytes:
+    content = storage.read(update.file or "")
+    assert (len(content), hashlib.sha256(content).hexdigest()) == (update.bytes, update.sha256)
+    return content
+
+
+def test_a_profile_comes_in_pieces_with_the_hosts_clock_and_window(tmp_path: Path) -> None:
+    space = xspace(3_000_000, start_ns=time.time_ns())
+    answer = wire.ProfileResponse(xspace=space).SerializeToString()
+
+    async def scenario() -> CaptureOutcome:
+        async with profiler(lambda _: answer) as target, agent(target) as address:
+            return await capture(address, Storage(str(tmp_path)))
+
+    outcome = asyncio.run(scenario())
+    (host,) = outcome.hosts
+    assert (host.state, host.transfer, host.attempts) == (HostState.DONE, "stream", 1)
+    assert stored(Storage(str(tmp_path)), host) == space
+    assert host.clock is not None
+    assert abs(host.clock.offset_ns) <= host.clock.error_ns + 2_000_000
+    assert outcome.alignment is not None
+    assert list((tmp_path / ".podscope" / "tmp").iterdir()) == []
+
+
+def test_a_fetch_goes_on_where_the_connection_broke(tmp_path: Path) -> None:
+    space = xspace(6_000_000)
+    answer = wire.ProfileResponse(xspace=space).SerializeToString()
+
+    async def scenario() -> CaptureOutcome:
+        async with (
+            profiler(lambda _: answer) as target,
+            agent(target) as address,
+            cut_after(address, [2_500_000, 1_700_000]) as way,
+        ):
+            return await capture(way, Storage(str(tmp_path)))
+
+    (host,) = asyncio.run(scenario()).hosts
+    assert (host.state, host.attempts, host.message) == (HostState.DONE, 1, None)
+    assert stored(Storage(str(tmp_path)), host) == space
+
+
+def test_an_agent_that_may_write_to_the_storage_sends_no_byte_of_it(tmp_path: Path) -> None:
+    space = xspace(2_000_000)
+    answer = wire.ProfileResponse(xspace=space).SerializeToString()
+    sent = 0
+
+    async def scenario() -> CaptureOutcome:
+        nonlocal sent
+        async with profiler(lambda _: answer) as target, agent(target, tmp_path) as address:
+            host, _, port = address.rpartition(":")
+
+            async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                there, back = await asyncio.open_connection(host, int(port))
+
+                async def up() -> None:
+                    while piece := await reader.read(65536):
+                        back.write(piece)
+                    back.close()
+
+                task = asyncio.create_task(up())
+                nonlocal sent
+                while piece := await there.read(65536):
+                    sent += len(piece)
+                    writer.write(piece)
+                writer.close()
+                await task
+
+            server = await asyncio.start_server(handle, "127.0.0.1", 0)
+            way = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            outcome = await capture(way, Storage(str(tmp_path)))
+            server.close()
+            return outcome
+
+    (host,) = asyncio.run(scenario()).hosts
+    assert (host.state, host.transfer) == (HostState.DONE, "direct")
+    assert stored(Storage(str(tmp_path)), host) == space
+    assert 0 < sent < 20_000
+
+
+def test_a_refusal_for_the_budget_is_final_and_says_why(tmp_path: Path) -> None:
+    answer = wire.ProfileResponse(xspace=xspace()).SerializeToString()
+
+    async def scenario() -> CaptureOutcome:
+        async with profiler(lambda _: answer) as target:
+            async with agent(target, max_duration_s=0.01) as address:
+                return await capture(address, Storage(str(tmp_path)), attempts=3)
+
+    outcome = asyncio.run(scenario())
+    (host,) = outcome.hosts
+    assert (outcome.state, host.reason, host.attempts) == (
+        CaptureState.FAILED,
+        ReasonCode.BUDGET,
+        1,
+    )
+    assert "longer than this agent allows" in (host.message or "")
+
+
+@pytest.mark.parametrize(
+    ("space", "state", "reason"),
+    [
+        (XSpace(hostnames=["h"]).SerializeToString(), HostState.EMPTY, ReasonCode.EMPTY_TRACE),
+        (b"", HostState.EMPTY, ReasonCode.EMPTY_TRACE),
+    ],
+)
+def test_an_empty_profile_is_said_to_be_empty(
+    tmp_path: Path, space: bytes, state: HostState, reason: ReasonCode
+) -> None:
+    answer = wire.ProfileResponse(xspace=space).SerializeToString()
+
+    async def scenario() -> CaptureOutcome:
+        async with profiler(lambda _: answer) as target, agent(target) as address:
+            return await capture(address, Storage(str(tmp_path)))
+
+    (host,) = asyncio.run(scenario()).hosts
+    assert (host.state, host.reason) == (state, reason)
+
+
+def test_a_cancelled_capture_frees_the_agent_at_once(tmp_path: Path) -> None:
+    answer = wire.ProfileResponse(xspace=xspace()).SerializeToString()
+
+    async def scenario() -> CaptureOutcome:
+        async with profiler(lambda _: answer, delay_s=0.5) as target, agent(target) as address:
+            storage = Storage(str(tmp_path))
+            capturing = asyncio.Event()
+
+            def note(update: HostUpdate) -> None:
+                if update.state is HostState.CAPTURING:
+                    capturing.set()
+
+            first = asyncio.create_task(capture(address, storage, note, duration_ms=60_000))
+            await capturing.wait()
+            await asyncio.sleep(0.1)
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            return await capture(address, storage, session="s2")
+
+    assert asyncio.run(scenario()).state is CaptureState.COMPLETE
+
+
+@pytest.mark.parametrize("given", ["right-token-of-the-agent", "another", None])
+def test_an_agent_gets_its_token_when_it_asks_for_one(tmp_path: Path, given: str | None) -> None:
+    answer = wire.ProfileResponse(xspace=xspace()).SerializeToString()
+
+    async def scenario() -> CaptureOutcome:
+        async with (
+            profiler(lambda _: answer) as target,
+            agent(target, token="right-token-of-the-agent") as address,
+        ):
+            return await capture(address, Storage(str(tmp_path)), agent_token=given)
+
+    (host,) = asyncio.run(scenario()).hosts
+    if given == "right-token-of-the-agent":
+        assert (host.state, host.transfer) == (HostState.DONE, "stream")
+    else:
+        assert (host.state, host.reason) == (HostState.FAILED, ReasonCode.UNAUTHENTICATED)
+
+
+def test_nobody_but_an_agent_that_asks_is_sent_the_token(tmp_path: Path) -> None:
+    answer = wire.ProfileResponse(xspace=xspace()).SerializeToString()
+    seen: list[str] = []
+
+    async def profile(body: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        seen.extend(str(key) for key, _ in context.invocation_metadata() or ())
+        return answer
+
+    handlers = {"Profile": grpc.unary_unary_rpc_method_handler(profile)}
+
+    async def scenario() -> CaptureOutcome:
+        async with serving({methods.PROFILER_SERVICE: handlers}) as address:
+            return await capture(address, Storage(str(tmp_path)), agent_token="secret")
+
+    assert asyncio.run(scenario()).state is CaptureState.COMPLETE
+    assert seen
+    assert "authorization" not in seen
+
+
+class SkewedAgent:
+    """An agent of which the clock is ahead by ``ahead_ns``; sends what it is given."""
+
+    def __init__(self, ahead_ns: int, space: bytes, sha256: str | None = None) -> None:
+        self.ahead_ns = ahead_ns
+        self.space = space
+        self.sha256 = hashlib.sha256(space).hexdigest() if sha256 is None else sha256
+        self.start_ns = 0
+
+    async def ping(self, body: bytes, context: object) -> bytes:
+        now = time.time_ns() + self.ahead_ns
+        return own.ClockPingResponse(received_wall_ns=now, sent_wall_ns=now).SerializeToString()
+
+    async def describe(self, body: bytes, context: object) -> bytes:
+        return own.DescribeResponse().SerializeToString()
+
+    async def capture(self, body: bytes, context: object) -> bytes:
+        request = own.CaptureRequest.FromString(body)
+        if request.profile_request:
+            profile = wire.ProfileRequest.FromString(request.profile_request)
+            self.start_ns = profile.opts.start_timestamp_ns
+        return own.CaptureResponse(
+            state=own.CaptureResponse.STATE_DONE, size_bytes=len(self.space), sha256=self.sha256
+        ).SerializeToString()
+
+    async def fetch(self, body: bytes, context: object) -> AsyncIterator[bytes]:
+        yield own.FetchResponse(piece=self.space, sha256=self.sha256).SerializeToString()
+
+    def services(self) -> dict[str, dict[str, Any]]:
+        unary = grpc.unary_unary_rpc_method_handler
+        return {
+            methods.AGENT_SERVICE: {
+                "ClockPing": unary(self.ping),
+                "Describe": unary(self.describe),
+                "Capture": unary(self.capture),
+                "Fetch": grpc.unary_stream_rpc_method_handler(self.fetch),
+            }
+        }
+
+
+def test_hosts_begin_at_one_instant_each_by_its_own_clock(tmp_path: Path) -> None:
+    now = time.time_ns()
+    even = SkewedAgent(0, xspace(start_ns=now))
+    ahead = SkewedAgent(5 * SECOND, xspace(start_ns=now + 5 * SECOND))
+
+    async def scenario() -> CaptureOutcome:
+        async with serving(even.services()) as one, serving(ahead.services()) as two:
+            return await capture(f"{one} {two}", Storage(str(tmp_path)), delay_ms=300)
+
+    outcome = asyncio.run(scenario())
+    assert outcome.state is CaptureState.COMPLETE
+    first, second = outcome.hosts
+    assert first.clock is not None
+    assert second.clock is not None
+    assert abs(second.clock.offset_ns - 5 * SECOND) <= second.clock.error_ns
+    apart = ahead.start_ns - even.start_ns
+    assert abs(apart - 5 * SECOND) <= first.clock.error_ns + second.clock.error_ns
+    alignment = outcome.alignment
+    assert alignment is not None
+    assert alignment.error_ns is not None
+    assert alignment.skew_ns <= first.clock.error_ns + second.clock.error_ns
+    assert alignment.outside == ()
+
+
+def test_a_profile_that_was_damaged_on_the_way_is_not_kept(tmp_path: Path) -> None:
+    lying = SkewedAgent(0, xspace(), sha256="0" * 64)
+
+    async def scenario() -> CaptureOutcome:
+        async with serving(lying.services()) as address:
+            return await capture(address, Storage(str(tmp_path)))
+
+    (host,) = asyncio.run(scenario()).hosts
+    assert (host.state, host.reason) == (HostState.FAILED, ReasonCode.CORRUPT)
+    assert not Storage(str(tmp_path)).has_xspace("s1", host.host)
+
+
+def test_bytes_that_are_no_profile_are_kept_aside(tmp_path: Path) -> None:
+    broken = SkewedAgent(0, b"\xff" * 100)
+
+    async def scenario() -> CaptureOutcome:
+        async with serving(broken.services()) as address:
+            return await capture(address, Storage(str(tmp_path)))
+
+    (host,) = asyncio.run(scenario()).hosts
+    assert (host.state, host.reason) == (HostState.FAILED, ReasonCode.CORRUPT)
+    rejected = Storage(str(tmp_path)).read_derived("rejected", "s1", host.host)
+    assert rejected == b"\xff" * 100
