@@ -1,7 +1,8 @@
 """Capture of many hosts: podscope's fan-out beside XProf's client, in one run.
 
 Both capture the same simulated hosts on this machine's loopback, some of them dead. Printed are the
-time beyond the capture window, the profiles kept, and what each client says of the lost hosts. With
+time beyond the capture window, the profiles kept, the requests that healthy hosts got beyond the
+one that was needed (by the simulator's journal), and what each client says of the lost hosts. With
 two or more addresses XProf always delays the start by 3 s; podscope's first row includes loading
 its checks (about one second, once per process).
 
@@ -29,7 +30,7 @@ def podscope(addresses: tuple[str, ...], duration_ms: int, folder: str) -> str:
     outcome = asyncio.run(
         run_capture(
             request,
-            request.parsed_targets(),
+            request.parsed_targets().targets,
             storage,
             storage.new_session(),
             lambda update: None,
@@ -58,21 +59,25 @@ def main() -> None:
     parser.add_argument("--dead", type=float, default=0.1)
     parser.add_argument("--duration-ms", type=int, default=1000)
     options = parser.parse_args()
-    print("hosts  dead  client     beyond the window  profiles kept  says")
+    print("hosts  dead  client     beyond the window  profiles kept  wasted  says")
     for count in (int(text) for text in options.hosts.split(",")):
         dead = round(count * options.dead)
         faults = parse_faults([f"{index}:refuse" for index in range(dead)], count)
-        with serve(Pod(device="cpu", hosts=count, steps=3), faults=faults) as pod:
-            for client in (podscope, xprof):
-                with tempfile.TemporaryDirectory() as folder:
+        pod_of = Pod(device="cpu", hosts=count, steps=3)
+        for client in (podscope, xprof):
+            with tempfile.TemporaryDirectory() as folder:
+                journal = Path(folder) / "journal"
+                with serve(pod_of, faults=faults, journal=journal) as pod:
                     began = time.perf_counter()
                     says = client(pod.addresses, options.duration_ms, folder)
                     beyond = time.perf_counter() - began - options.duration_ms / 1000
                     kept = len(list(Path(folder).glob("plugins/profile/*/*.xplane.pb")))
-                print(
-                    f"{count:5d}  {dead:4d}  {client.__name__:9s}  {beyond:15.2f} s  "
-                    f"{kept:13d}  {says}"
-                )
+                wasted = len(journal.read_text().splitlines()) - (count - dead)
+            print(
+                f"{count:5d}  {dead:4d}  {client.__name__:9s}  {beyond:15.2f} s  "
+                f"{kept:13d}  {wasted:6d}  {says}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":
