@@ -6,13 +6,15 @@ from typing import Any, Final
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.input_pipeline import InputPipeline, analyze_input_pipeline
 from podscope_analyzers.input_pipeline.generic_steps import PARTS, GenericSteps
+from podscope_analyzers.input_pipeline.summaries import summarize
 from podscope_analyzers.input_pipeline.tpu_steps import TpuSteps
 from podscope_analyzers.input_pipeline.xprof import input_pipeline_json
+from podscope_analyzers.input_shares import input_shares
 from podscope_analyzers.own_input import input_evidence, own_input_pipeline
 from podscope_analyzers.reasons import NO_HOST_OPS, reasons_for_steps
 from podscope_analyzers.result import Column, Scope, Table, ToolResult
 
-VERSION: Final = 4
+VERSION: Final = 5
 
 
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
@@ -26,27 +28,27 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     del parameters
     pipeline = own_input_pipeline(stats)
     bound, time = pipeline.bottleneck, pipeline.time
+    shares = input_shares(stats)
     evidence = input_evidence(stats)
-    tables = {"steps": _steps_table(pipeline), "host_ops": _host_ops_table(pipeline)}
+    tables = {
+        "steps": _steps_table(pipeline),
+        "series": shares.series,
+        "cores": shares.cores_table(),
+        "host_ops": _host_ops_table(pipeline),
+    }
     reasons = reasons_for_steps(stats.all_steps)
     if not pipeline.ops:
         reasons = (*reasons, NO_HOST_OPS)
-    waiting = pipeline.steps.input_percent()
+    waiting = summarize(shares.step_ratio)
     result: dict[str, Any] = {
         "hardware_type": pipeline.hardware_type,
         "step_time_ms": pipeline.step_time.to_json() if pipeline.step_time.count else None,
-        "input_ratio": {
-            "average": waiting.average / 100,
-            "standard_deviation": waiting.standard_deviation / 100,
-            "minimum": waiting.minimum / 100,
-            "maximum": waiting.maximum / 100,
-        }
-        if waiting.count
-        else None,
+        "input_ratio": waiting.to_json() if waiting.count else None,
         "classification": bound.input_classification,
         "statement": bound.input_statement,
         "output_statement": bound.output_statement,
-        "evidence": list(evidence),
+        "evidence": [*evidence, *shares.evidence()],
+        "core_count": len(shares.cores),
         "next_step": _next_step(pipeline, evidence),
         "host_input_time_us": {
             "enqueue": time.enqueue_us,
@@ -148,9 +150,9 @@ def _host_ops_table(pipeline: InputPipeline) -> Table:
             Column("operation", "Operation", "string"),
             Column("count", "Count", "integer"),
             Column("time_ms", "Total time", "number", "ms"),
-            Column("time_ratio", "Share of all input self time", "number", "ratio"),
+            Column("time_ratio", "Total time, of all input self time", "number", "ratio"),
             Column("self_time_ms", "Self time", "number", "ms"),
-            Column("self_time_ratio", "Share of all input self time", "number", "ratio"),
+            Column("self_time_ratio", "Self time, of all input self time", "number", "ratio"),
             Column("category", "What it does", "string"),
         ),
         rows=[
