@@ -1,7 +1,8 @@
 """Tells the agent of this host, if there is one, that this process can be captured.
 
 The agent listens on a Unix socket. A connection that stays open is the registration: when the
-process ends, however it ends, the agent sees the connection close.
+process ends, however it ends, the agent sees the connection close. While it is open, a line now and
+then tells how long the process's steps take.
 """
 
 import contextlib
@@ -15,11 +16,14 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from podscope.profiler import step_times
+
 RUNTIME_DIR_VARIABLE = "PODSCOPE_RUNTIME_DIR"
 SOCKET_NAME = "agent.sock"
 
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 30.0
+_TELL_EVERY_S = 2.0
 # The variables by which schedulers and frameworks number the processes of a job.
 _LABELS = {
     "job": ("PODSCOPE_JOB", "JOBSET_NAME", "SLURM_JOB_NAME"),
@@ -100,9 +104,7 @@ class Registration:
                     connection.connect(str(folder / SOCKET_NAME))
                     connection.sendall(line)
                     self._socket = connection
-                    # The agent never says anything: this returns when either side ends.
-                    while connection.recv(4096):
-                        pass
+                    self._tell_steps(connection)
                 except OSError:
                     if self._socket is None:
                         continue
@@ -112,6 +114,22 @@ class Registration:
             if was_connected:
                 return True
         return False
+
+    def _tell_steps(self, connection: socket.socket) -> None:
+        """Tell of new steps until either side ends; the agent never says anything."""
+        told = 0
+        connection.settimeout(_TELL_EVERY_S)
+        while True:
+            try:
+                if not connection.recv(4096):
+                    return
+            except TimeoutError:
+                steps = step_times.of_process
+                seconds = steps.seconds
+                if seconds is not None and steps.count != told:
+                    told = steps.count
+                    line = json.dumps({"steps": told, "step_time_seconds": seconds})
+                    connection.sendall(line.encode() + b"\n")
 
 
 def _loaded_framework() -> str:

@@ -42,6 +42,7 @@ class KnownTarget:
         pid: Its process, by this host's numbers; 0 when it is not known.
         labels: What it says of itself: job, run, rank; or its pod.
         started_at_ns: When it registered; 0 when it is not known.
+        step_time_s: How long its steps take, as it says itself; None when it does not.
         state: None until it was looked at.
         detail: Why it is not ready.
     """
@@ -52,6 +53,7 @@ class KnownTarget:
     framework: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     started_at_ns: int = 0
+    step_time_s: float | None = None
     state: TargetState | None = None
     detail: str = ""
 

@@ -100,6 +100,9 @@ class OwnService:
                 continue
             kind = sample.model or sample.accelerator.upper()
             response.devices.add(kind=kind, id=sample.chip)
+        step_time = _step_time(targets, self._reported)
+        if step_time is not None:
+            response.step_time.CopyFrom(step_time)
         limits = response.limits
         limits.max_duration_ms = round(1000 * budget.max_duration_s)
         limits.min_interval_ms = round(1000 * budget.min_interval_s)
@@ -122,3 +125,12 @@ class OwnService:
     def fetch(self, request: own.FetchRequest) -> AsyncIterator[own.FetchResponse]:
         """The profile of a capture in pieces."""
         return self._captures.fetch(request)
+
+
+def _step_time(targets: Sequence[KnownTarget], reported: ReportedFigures) -> own.StepTime | None:
+    """What the processes say now, else what the analysis of the last capture found."""
+    told = [target.step_time_s for target in targets if target.step_time_s is not None]
+    if told:
+        return own.StepTime(seconds=max(told), source="process")
+    analysed = reported.step_time_s
+    return None if not analysed else own.StepTime(seconds=analysed, source="profile")

@@ -8,6 +8,7 @@ import re
 import socket
 import struct
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ _MAX_RECORD_BYTES: Final = 16_384
 _MAX_REGISTRATIONS: Final = 1024
 _MAX_LABELS: Final = 64
 _FIRST_WORD_S: Final = 5.0
+_LONGEST_STEP_S: Final = 86_400.0
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f:]{2,45}")
 
 
@@ -106,8 +108,11 @@ class RegistrationServer:
             target = _target(json.loads(line), _peer_pid(writer))
             self._inventory.put(key, target)
             log.info("target_registered", target=target.address, pid=target.pid)
-            # Nothing more is said; the end of the connection is the end of the process.
-            await reader.read()
+            # The end of the connection is the end of the process.
+            while line := await reader.readline():
+                seconds = _step_time_s(line)
+                if seconds is not None:
+                    self._inventory.put(key, replace(target, step_time_s=seconds))
             log.info("target_gone", target=target.address, pid=target.pid)
         except (OSError, ValueError, TimeoutError, EOFError, asyncio.LimitOverrunError) as error:
             log.warning("registration_refused", problem=str(error)[:200])
@@ -155,6 +160,18 @@ def _target(record: Any, pid: int) -> KnownTarget:
         labels={_word(key, 63): _word(text, 253) for key, text in labels},
         started_at_ns=started if isinstance(started, int) and 0 < started < 2**63 else 0,
     )
+
+
+def _step_time_s(line: bytes) -> float | None:
+    """What a process says of its steps; None when the line is about something else."""
+    try:
+        told = json.loads(line)
+    except ValueError:
+        return None
+    seconds = told.get("step_time_seconds") if isinstance(told, dict) else None
+    if not isinstance(seconds, (int, float)) or not 0 < seconds < _LONGEST_STEP_S:
+        return None
+    return float(seconds)
 
 
 def _word(given: object, length: int) -> str:

@@ -4,7 +4,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-from podscope.profiler import recording
+from podscope.profiler import recording, step_times
 
 MetadataValue = bool | int | float | str
 
@@ -60,3 +60,7 @@ class StepTrace(Trace):
 
     def __init__(self, name: str, step_num: int, **metadata: MetadataValue) -> None:
         super().__init__(name, _r=1, step_num=step_num, **metadata)
+
+    def __enter__(self) -> Self:
+        step_times.of_process.begin()
+        return super().__enter__()

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from podscope.profiler import recording
+from podscope.profiler import recording, step_times
 from podscope.profiler.annotation import StepTrace
 
 Batch = TypeVar("Batch")
@@ -55,6 +55,7 @@ class _Step:
     def drop(self) -> None:
         """Forget the step: there was no batch for it."""
         self._own = None
+        step_times.of_process.take_back()
 
     def __exit__(self, *_: object) -> None:
         if self._own is not None:

@@ -32,6 +32,11 @@ class ReportedFigures:
             self._last, self._taken_at = reported, time.monotonic()
             return True
 
+    @property
+    def step_time_s(self) -> float | None:
+        """How long a step took in the last capture."""
+        return next((sample.step_time_seconds for sample in self.sample()), None)
+
     def sample(self) -> list[DeviceSample]:
         """The figures as those of one device that stands for all; empty when there are none."""
         with self._lock:

@@ -32,6 +32,7 @@ class AgentLink:
     Attributes:
         offset: Of its clock when the link was made; None when no ping came back sound.
         allowed_roots: Roots that it may write profiles to by itself.
+        step_time_s: How long a step of the host's job takes; None when the agent does not know.
         metadata: What every call carries: the token, when the agent asked for it.
     """
 
@@ -40,6 +41,7 @@ class AgentLink:
         self.metadata: tuple[tuple[str, str], ...] = ()
         self.offset: ClockOffset | None = None
         self.allowed_roots: tuple[str, ...] = ()
+        self.step_time_s: float | None = None
 
     @classmethod
     async def open(
@@ -64,6 +66,7 @@ class AgentLink:
             answer = await link._call(methods.AGENT_DESCRIBE, b"", _CALL_TIMEOUT_S)
             described = own.DescribeResponse.FromString(answer)
             link.allowed_roots = tuple(described.limits.allowed_roots)
+            link.step_time_s = described.step_time.seconds or None
         except grpc.aio.AioRpcError:
             return link
         return link

@@ -277,6 +277,11 @@ class _Examination:
             f"{free / 2**30:.1f} GiB free for profiles",
             "free disk on the host, or give the agent another --spool-dir" if is_short else "",
         )
+        step_s = described.step_time.seconds
+        if step_s:
+            self._found.add("steps", CheckState.OK, f"{step_s:.3g} s each")
+        else:
+            self._found.add("steps", CheckState.UNKNOWN, "unknown: no capture with --steps")
         if described.is_busy:
             self._busy()
         else:

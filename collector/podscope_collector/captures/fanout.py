@@ -30,6 +30,7 @@ from podscope_collector.captures.quorum import decide
 from podscope_collector.captures.reasons import Failure, NextStep, classify, pause_s
 from podscope_collector.captures.request import MAX_DURATION_MS, CaptureRequest
 from podscope_collector.captures.states import HostState, ReasonCode
+from podscope_collector.captures.step_window import StepWindow
 from podscope_collector.captures.through_agent import AgentCapture
 from podscope_collector.host_names import distinct_host_names
 from podscope_collector.storage import Storage, StorageError
@@ -139,12 +140,20 @@ class _Flight:
         patience_s = limits.connect_timeout_s if request.synchronized else limits.start_patience_s
         expected = count if request.synchronized else min(width, at_once)
         self.start_line = StartLine(expected, patience_s, request.delay_ms)
+        self.steps = (
+            None if request.steps is None else StepWindow(request.steps, request.duration_ms)
+        )
         whole_ms = request.delay_ms + request.duration_ms + request.timeout_ms
         # No attempt begins later than this; one that has begun has its own deadline.
         self.last_start = monotonic() + whole_ms / 1000
         # Who gives a host little time to answer means its connection too.
         self.connect_timeout_s = min(limits.connect_timeout_s, max(1.0, request.timeout_ms / 1000))
         self._warming: asyncio.Future[None] | None = None
+
+    def window_ms(self, times: int) -> int:
+        """How long a host records; hosts without events get ``times`` the window."""
+        window_ms = self.request.duration_ms if self.steps is None else self.steps.duration_ms
+        return min(times * window_ms, MAX_DURATION_MS)
 
     def warm_up(self) -> None:
         """Load the check of XSpaces while the windows are open; once."""
@@ -183,7 +192,7 @@ class _Host:
 
     async def _attempts(self) -> None:
         request = self._flight.request
-        duration_ms = request.duration_ms
+        times = 1
         for number in range(1, request.attempts + 1):
             async with (
                 self._flight.width,
@@ -191,11 +200,12 @@ class _Host:
                     expected_bytes(self._target, self._flight.host_bytes)
                 ) as share,
             ):
-                result = await self._attempt(number, duration_ms, share)
+                result = await self._attempt(number, times, share)
             if isinstance(result, Kept):
                 self._done(result)
                 return
-            wait_s = pause_s(result, number, duration_ms / 1000, random.random())  # noqa: S311 - jitter
+            window_s = self._flight.window_ms(times) / 1000
+            wait_s = pause_s(result, number, window_s, random.random())  # noqa: S311 - jitter
             is_empty = result.reason is ReasonCode.EMPTY_TRACE
             late = monotonic() + wait_s > self._flight.last_start
             if result.step is NextStep.STOP or number == request.attempts or late:
@@ -203,7 +213,7 @@ class _Host:
                 self._end(state, result.reason, result.message, result.grpc_code)
                 return
             if is_empty:
-                duration_ms = min(2 * duration_ms, MAX_DURATION_MS)
+                times *= 2
             self._move(
                 HostState.PENDING,
                 ended_as=HostState.EMPTY if is_empty else HostState.FAILED,
@@ -213,7 +223,7 @@ class _Host:
             )
             await asyncio.sleep(wait_s)
 
-    async def _attempt(self, number: int, duration_ms: int, share: Reservation) -> Kept | Failure:
+    async def _attempt(self, number: int, times: int, share: Reservation) -> Kept | Failure:
         self._attempt_began = datetime.now(UTC)
         self._attempt_timings = {}
         self._move(
@@ -235,6 +245,10 @@ class _Host:
                         pings=PINGS if self._flight.request.delay_ms else 1,
                         token=self._flight.agent_token,
                     )
+                    if self._flight.steps is not None:
+                        refused = self._flight.steps.join(self._target.address, link)
+                        if refused is not None:
+                            return refused
                 if is_ready and in_line:
                     self._move(HostState.ARMED)
                     in_line = False
@@ -249,6 +263,7 @@ class _Host:
             finally:
                 if in_line:
                     line.leave()
+            duration_ms = self._flight.window_ms(times)
             if link is not None:
                 # Its profile comes in pieces: the memory that was set aside is not needed.
                 share.becomes(PIECE_BYTES)

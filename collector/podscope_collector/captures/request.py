@@ -21,6 +21,9 @@ from podscope_collector.errors import RequestError
 from podscope_protos.methods import MAX_MESSAGE_BYTES
 
 MAX_DURATION_MS = 3_600_000
+MAX_STEPS = 100_000
+STEPS_DURATION_MS = 60_000
+"""The longest window of a number of steps, unless the request says another."""
 MAX_ATTEMPTS = 20
 MAX_DELAY_MS = 600_000
 MAX_TIMEOUT_MS = 3_600_000
@@ -40,7 +43,9 @@ class CaptureRequest(BaseModel):
     Attributes:
         targets: Items as they were written; ``parsed_targets`` expands them.
         is_tpu_name: Bare items are names of TPUs, see ``parse_targets``.
-        duration_ms: Length of the window on each host.
+        duration_ms: Length of the window on each host; with ``steps`` the longest it may be.
+        steps: As many whole steps are in the window, see ``step_window.py``; every target must
+            be an agent that knows how long they take.
         attempts: How often one host is tried; a host that succeeded is never tried again.
         quorum: ``all``, ``any``, a number of hosts or ``P%``: how many must be done for a
             capture that lost some to be ``partial`` and not ``failed``.
@@ -66,6 +71,7 @@ class CaptureRequest(BaseModel):
     targets: tuple[str, ...]
     is_tpu_name: StrictBool = False
     duration_ms: StrictInt = 2000
+    steps: StrictInt | None = None
     attempts: StrictInt = 3
     quorum: str = "any"
     delay_ms: StrictInt = 0
@@ -83,15 +89,20 @@ class CaptureRequest(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, given: Any) -> Any:
-        """Refuse unknown fields; a synchronized capture needs an instant to start at."""
-        if isinstance(given, Mapping):
-            for key in given:
-                if key not in cls.model_fields:
-                    msg = f"'{str(key)[:80]}' is unknown; {nearest(str(key), [*cls.model_fields])}"
-                    raise ValueError(msg)
-            if given.get("synchronized") is True and not given.get("delay_ms"):
-                return {**given, "delay_ms": SYNCHRONIZED_DELAY_MS}
-        return given
+        """Refuse unknown fields; fill in what others of them imply."""
+        if not isinstance(given, Mapping):
+            return given
+        for key in given:
+            if key not in cls.model_fields:
+                msg = f"'{str(key)[:80]}' is unknown; {nearest(str(key), [*cls.model_fields])}"
+                raise ValueError(msg)
+        implied = {}
+        if given.get("synchronized") is True and not given.get("delay_ms"):
+            # It needs an instant to start at.
+            implied["delay_ms"] = SYNCHRONIZED_DELAY_MS
+        if given.get("steps") is not None and given.get("duration_ms") is None:
+            implied["duration_ms"] = STEPS_DURATION_MS
+        return {**given, **implied}
 
     @field_validator("targets", mode="before")
     @classmethod
@@ -107,6 +118,11 @@ class CaptureRequest(BaseModel):
     @classmethod
     def _duration(cls, given: int) -> int:
         return _within("duration_ms", given, 1, MAX_DURATION_MS, "1 ms to 1 hour")
+
+    @field_validator("steps")
+    @classmethod
+    def _steps(cls, given: int | None) -> int | None:
+        return None if given is None else _within("steps", given, 1, MAX_STEPS)
 
     @field_validator("attempts")
     @classmethod

@@ -66,6 +66,7 @@ class CaptureView(BaseModel):
     started_at: datetime | None
     finished_at: datetime | None
     duration_ms: int
+    steps: int | None = None
     attempts: int
     quorum: str
     labels: dict[str, str]
@@ -93,6 +94,7 @@ class CaptureView(BaseModel):
             started_at=capture.started_at,
             finished_at=capture.finished_at,
             duration_ms=capture.duration_ms,
+            steps=capture.request.get("steps"),
             attempts=capture.attempts,
             quorum=capture.quorum,
             labels=capture.labels,

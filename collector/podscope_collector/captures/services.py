@@ -219,7 +219,11 @@ def usual_host_bytes(session: Session, request: CaptureRequest) -> int | None:
             CaptureHost.capture_id == last.id, CaptureHost.state == HostState.DONE
         )
     )
-    return None if not largest else int(largest * max(1.0, request.duration_ms / last.duration_ms))
+    if not largest:
+        return None
+    # With steps the duration is only what the window may not exceed.
+    longer = 1.0 if request.steps is not None else request.duration_ms / last.duration_ms
+    return int(largest * max(1.0, longer))
 
 
 def check_can_start(session: Session, request: CaptureRequest, limits: FanoutLimits) -> None:

@@ -72,4 +72,5 @@ class ReasonCode(StrEnum):
     CANCELLED = "cancelled"
     INTERRUPTED = "interrupted"
     BUDGET = "budget"
+    STEPS = "steps"
     INTERNAL = "internal"

@@ -43,6 +43,8 @@ examples:
 
   podscope capture k8s:train/app=llm-7b:9999 tpu:v5e-pod --url http://podscope.example
 
+  podscope capture agent://w0 agent://w1 --steps 10
+
   podscope capture localhost:9999 --url http://127.0.0.1:8080 --label run=llm-7b --json
 
 exit codes: 0 every host captured, 1 failed, 2 wrong usage, 5 partial, 6 service unreachable,
@@ -59,7 +61,16 @@ def capture(
             "dns:///name:port, k8s:namespace/label=value:port, jobset:name:port, tpu:name; …"
         ),
     ],
-    duration: Annotated[str, typer.Option(help="The window: 500ms, 2s, 1m.")] = "2s",
+    duration: Annotated[
+        str | None,
+        typer.Option(
+            help="The window: 500ms, 2s, 1m (2s); with --steps the longest it may be (60s)."
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="The window holds so many whole steps; of agents that know steps."),
+    ] = None,
     attempts: Annotated[int, typer.Option(help="Tries per host.")] = 3,
     quorum: Annotated[
         str, typer.Option(help="Hosts that must be done: all, any, N or P%.")
@@ -122,7 +133,8 @@ def capture(
         {
             "targets": targets,
             "is_tpu_name": is_tpu_name,
-            "duration_ms": parse_window_ms(duration, "--duration"),
+            "steps": steps,
+            **_window(duration),
             "attempts": attempts,
             "quorum": quorum,
             "delay_ms": parse_duration_ms(delay, "--delay"),
@@ -148,6 +160,11 @@ def capture(
             as_json=as_json,
         )
     raise typer.Exit(int(code))
+
+
+def _window(duration: str | None) -> dict[str, int]:
+    """The field of the request, where an option gives it."""
+    return {} if duration is None else {"duration_ms": parse_window_ms(duration, "--duration")}
 
 
 def _pair(text: str, what: str) -> tuple[str, str]:
@@ -217,7 +234,7 @@ def _into_folder(
         )
         for lookup, name in zip(found.unresolved, names[len(targets) :], strict=True)
     )
-    with Progress(pending, _window_ms(request), quiet=as_json) as progress:
+    with Progress(pending, _window_ms(request), quiet=as_json, steps=request.steps) as progress:
 
         async def work() -> CaptureOutcome:
             return await run_capture(
@@ -283,7 +300,7 @@ def _through_service(
         HostUpdate(target=item, host=name)
         for item, name in zip(items, distinct_host_names(items), strict=True)
     ]
-    with Progress(pending, _window_ms(request), quiet=as_json) as progress:
+    with Progress(pending, _window_ms(request), quiet=as_json, steps=request.steps) as progress:
         remote = capture_remotely(request, ServiceClient(url, token_file), progress)
     return show_ended(remote, url, as_json=as_json)
 

@@ -31,9 +31,18 @@ class Progress:
         pending: All hosts before the first update, in order.
         window_ms: From the start of the capture to the end of its window.
         quiet: Remember the updates, show nothing.
+        steps: What the window is to hold, where it is no duration.
     """
 
-    def __init__(self, pending: Sequence[HostUpdate], window_ms: int, *, quiet: bool) -> None:
+    def __init__(
+        self,
+        pending: Sequence[HostUpdate],
+        window_ms: int,
+        *,
+        quiet: bool,
+        steps: int | None = None,
+    ) -> None:
+        self._steps = steps
         self._hosts = {update.target: update for update in pending}
         self._window_s = window_ms / 1000
         self._began = monotonic()
@@ -104,6 +113,8 @@ class Progress:
             )
         elapsed = monotonic() - self._began
         window = f"window {min(elapsed, self._window_s):.1f} of {self._window_s:g} s"
+        if self._steps is not None:
+            window = f"{self._steps} steps"
         head = Text(f"{final} of {len(hosts)} hosts final, {window}, {elapsed:.0f} s in all")
         if len(shown) < len(hosts):
             head.append(f" ({len(hosts) - len(shown)} more not shown)")

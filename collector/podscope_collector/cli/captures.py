@@ -143,7 +143,7 @@ def retry_capture(
     capture = client.ask("POST", f"/captures/{capture_id}/retry")
     with as_of_podscope(url):
         window_ms = int(capture["duration_ms"])
-    with Progress([], window_ms, quiet=as_json) as progress:
+    with Progress([], window_ms, quiet=as_json, steps=capture.get("steps")) as progress:
         remote = follow(capture_id, client, progress)
     raise typer.Exit(int(show_ended(remote, url, as_json=as_json)))
 

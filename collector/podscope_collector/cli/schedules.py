@@ -32,7 +32,13 @@ def schedules() -> None:
 def add_schedule(
     targets: Annotated[str, typer.Argument(metavar="TARGETS", help="As of 'podscope capture'.")],
     every: Annotated[str, typer.Option("--every", help="Period: 90s, 30m, 6h.")],
-    duration: Annotated[str, typer.Option("--duration", help="Length: 2s, 500ms.")] = "2s",
+    duration: Annotated[
+        str | None,
+        typer.Option("--duration", help="Length: 500ms, 2s (2s); with --steps at most (60s)."),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option("--steps", min=1, help="The window holds so many whole steps.")
+    ] = None,
     name: Annotated[str | None, typer.Option("--name", help="Name of the schedule.")] = None,
     attempts: Annotated[int, typer.Option("--attempts", min=1, help="Tries of a host.")] = 3,
     quorum: Annotated[str, typer.Option("--quorum", help="all, any, N or P%.")] = "any",
@@ -47,11 +53,14 @@ def add_schedule(
     body: dict[str, Any] = {
         "targets": targets,
         "every_s": round(parse_duration_ms(every, "period") / 1000),
-        "duration_ms": parse_duration_ms(duration),
         "attempts": attempts,
         "quorum": quorum,
         "labels": dict(_label(text) for text in label or []),
     }
+    if duration is not None:
+        body["duration_ms"] = parse_duration_ms(duration)
+    if steps is not None:
+        body["steps"] = steps
     if name is not None:
         body["name"] = name
     schedule = ServiceClient(url, token_file).ask("POST", "/schedules", body=body)

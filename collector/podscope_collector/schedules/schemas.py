@@ -42,10 +42,10 @@ class ScheduleRequest(BaseModel):
         except RequestError as error:
             raise ValueError(str(error)) from error
         if request.duration_ms > self.every_seconds * 1000:
-            message = (
-                f"a capture of {request.duration_ms} ms does not fit in a period of "
-                f"{self.every_seconds} s"
-            )
+            window = f"a capture of {request.duration_ms} ms"
+            if request.steps is not None:
+                window = f"{request.steps} steps, for which {request.duration_ms} ms are allowed"
+            message = f"{window} does not fit in a period of {self.every_seconds} s"
             raise ValueError(message)
         return self
 
@@ -72,6 +72,7 @@ class ScheduleView(BaseModel):
     every_s: int
     targets: list[str]
     duration_ms: int
+    steps: int | None
     attempts: int
     quorum: str
     labels: dict[str, str]
@@ -93,6 +94,7 @@ class ScheduleView(BaseModel):
             every_s=schedule.every_seconds,
             targets=request["targets"],
             duration_ms=request["duration_ms"],
+            steps=request.get("steps"),
             attempts=request["attempts"],
             quorum=request["quorum"],
             labels=request["labels"],

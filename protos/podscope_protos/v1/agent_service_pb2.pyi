@@ -28,7 +28,7 @@ class DescribeRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class DescribeResponse(_message.Message):
-    __slots__ = ("version", "host", "labels", "targets", "devices", "limits", "is_busy", "spool_free_bytes", "memory_available_bytes")
+    __slots__ = ("version", "host", "labels", "targets", "devices", "limits", "is_busy", "spool_free_bytes", "memory_available_bytes", "step_time")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -45,6 +45,7 @@ class DescribeResponse(_message.Message):
     IS_BUSY_FIELD_NUMBER: _ClassVar[int]
     SPOOL_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_AVAILABLE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STEP_TIME_FIELD_NUMBER: _ClassVar[int]
     version: str
     host: str
     labels: _containers.ScalarMap[str, str]
@@ -54,7 +55,16 @@ class DescribeResponse(_message.Message):
     is_busy: bool
     spool_free_bytes: int
     memory_available_bytes: int
-    def __init__(self, version: _Optional[str] = ..., host: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., targets: _Optional[_Iterable[_Union[TargetDescription, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[DeviceDescription, _Mapping]]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., is_busy: bool = ..., spool_free_bytes: _Optional[int] = ..., memory_available_bytes: _Optional[int] = ...) -> None: ...
+    step_time: StepTime
+    def __init__(self, version: _Optional[str] = ..., host: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., targets: _Optional[_Iterable[_Union[TargetDescription, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[DeviceDescription, _Mapping]]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., is_busy: bool = ..., spool_free_bytes: _Optional[int] = ..., memory_available_bytes: _Optional[int] = ..., step_time: _Optional[_Union[StepTime, _Mapping]] = ...) -> None: ...
+
+class StepTime(_message.Message):
+    __slots__ = ("seconds", "source")
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    seconds: float
+    source: str
+    def __init__(self, seconds: _Optional[float] = ..., source: _Optional[str] = ...) -> None: ...
 
 class TargetDescription(_message.Message):
     __slots__ = ("address", "state", "detail", "source", "pid", "framework", "labels", "started_at_ns")

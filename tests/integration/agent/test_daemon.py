@@ -106,6 +106,10 @@ class Agent:
         result: bytes = method(body, timeout=timeout)
         return result
 
+    def step_time(self) -> own.StepTime:
+        answer = self.call(methods.AGENT_DESCRIBE, own.DescribeRequest().SerializeToString())
+        return own.DescribeResponse.FromString(answer).step_time
+
     def profile(
         self, *, duration_ms: int = 50, emit_xspace: bool = True, start_in_s: float = 0
     ) -> wire.ProfileResponse:
@@ -297,10 +301,11 @@ def register(folder: str, port: int) -> "subprocess.Popen[str]":
     """A process that registers a profiler port and lives until it is killed."""
     script = (
         "import sys, time\n"
-        "from podscope.profiler import server\n"
+        "from podscope.profiler import server, steps\n"
         "server.register(int(sys.argv[1]), 'jax', {'role': 'trainer'})\n"
         "print('ready', flush=True)\n"
-        "time.sleep(60)\n"
+        "for _ in steps(range(6000)):\n"
+        "    time.sleep(0.01)\n"
     )
     return subprocess.Popen(
         [sys.executable, "-c", script, str(port)],
@@ -344,6 +349,8 @@ def test_a_process_that_registers_is_captured_and_forgotten_when_it_is_killed() 
             process.pid,
         )
         assert known["labels"] == {"role": "trainer", "rank": "3"}
+        wait_until(lambda: running.step_time().source == "process", 40)
+        assert 0.01 <= running.step_time().seconds < 10
         assert running.profile().xspace == xspace()
         process.kill()
         process.wait()

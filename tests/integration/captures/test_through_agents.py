@@ -246,6 +246,46 @@ def test_a_refusal_for_the_budget_is_final_and_says_why(tmp_path: Path) -> None:
     assert "longer than this agent allows" in (host.message or "")
 
 
+async def report_step_time(address: str, seconds: float) -> None:
+    request = own.ReportFiguresRequest(step_time_seconds=seconds)
+    async with grpc.aio.insecure_channel(address) as channel:
+        method = channel.unary_unary(methods.AGENT_REPORT_FIGURES, bytes, bytes)
+        await method(request.SerializeToString(), timeout=20)
+
+
+def test_a_window_of_steps_is_of_those_that_know_them_and_the_others_say_why(
+    tmp_path: Path,
+) -> None:
+    windows: list[int] = []
+
+    def answer(request: wire.ProfileRequest) -> bytes:
+        windows.append(request.opts.duration_ms)
+        return wire.ProfileResponse(xspace=xspace()).SerializeToString()
+
+    async def scenario() -> CaptureOutcome:
+        async with (
+            profiler(answer) as target,
+            agent(target) as quick,
+            agent(target) as slow,
+            agent(target) as new,
+        ):
+            await report_step_time(quick, 0.01)
+            await report_step_time(slow, 0.02)
+            storage = Storage(str(tmp_path))
+            targets = [quick, slow, new, target]
+            return await capture(",".join(targets), storage, steps=3, duration_ms=5000)
+
+    outcome = asyncio.run(scenario())
+    quick, slow, new, stock = outcome.hosts
+    assert [host.state for host in (quick, slow)] == [HostState.DONE, HostState.DONE]
+    # Four steps of the slowest and a twentieth, for both.
+    assert windows == [84, 84]
+    assert (new.state, new.reason, new.attempts) == (HostState.FAILED, ReasonCode.STEPS, 1)
+    assert "does not know yet how long a step takes" in (new.message or "")
+    assert stock.reason is ReasonCode.STEPS
+    assert "is no podscope agent" in (stock.message or "")
+
+
 @pytest.mark.parametrize(
     ("space", "state", "reason"),
     [

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from podscope import profiler
+from podscope.profiler import step_times
 from podscope.profiler.keras import batch_range
 from podscope_protos.v1.xplane_pb2 import XSpace
 
@@ -65,6 +66,26 @@ def test_a_loop_that_is_left_ends_its_step(tmp_path: Path) -> None:
         with profiler.Trace("after"):
             pass
     assert recorded(tmp_path) == [("eval", 0), ("eval", 1), ("after", None)]
+
+
+def test_the_time_of_a_step_is_the_median_from_start_to_start() -> None:
+    moments = [0.0, 60.0, 60.25, 60.5, 60.75, 70.0, 70.25]
+    steps = step_times.StepTimes(iter(moments).__next__)
+    told = []
+    for _ in moments:
+        steps.begin()
+        told.append(steps.seconds)
+    assert told == [None, 60.0, 30.125, 0.25, 0.25, 0.25, 0.25]
+    assert steps.count == 7
+
+
+def test_a_loop_counts_its_batches_as_steps_whether_a_capture_runs_or_not() -> None:
+    before = step_times.of_process.count
+    assert list(profiler.steps(range(3))) == [0, 1, 2]
+    with profiler.StepTrace("train", 3):
+        pass
+    assert step_times.of_process.count == before + 4
+    assert step_times.of_process.seconds is not None
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,12 @@ def test_a_synchronized_capture_starts_at_an_instant_of_its_own_or_the_one_that_
     assert parse_request({"targets": "w0:1"}).delay_ms == 0
 
 
+def test_a_window_of_steps_is_bounded_by_a_minute_or_by_the_duration_that_is_given() -> None:
+    assert parse_request({"targets": "w0:1", "steps": 5}).duration_ms == 60_000
+    assert parse_request({"targets": "w0:1", "steps": 5, "duration_ms": 9}).duration_ms == 9
+    assert parse_request({"targets": "w0:1", "steps": None}).duration_ms == 2000
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -33,6 +39,9 @@ def test_a_synchronized_capture_starts_at_an_instant_of_its_own_or_the_one_that_
         ({"duration_ms": "2s"}, "duration_ms: "),
         ({"duration_ms": True}, "duration_ms: "),
         ({"duration_ms": 1.5}, "duration_ms: "),
+        ({"steps": 0}, "steps 0 is out of range"),
+        ({"steps": 10**6}, "from 1 to 100,000"),
+        ({"steps": "10"}, "steps: "),
         ({"attempts": 0}, "attempts 0 is out of range"),
         ({"delay_ms": -1}, "delay_ms -1 is out of range"),
         ({"expected_host_bytes": 0}, "expected_host_bytes 0 is out of range"),
@@ -75,6 +84,7 @@ def test_a_request_survives_its_json() -> None:
         {
             "targets": ["w[0-1]:9999", "x:1, y:2"],
             "quorum": "50%",
+            "steps": 10,
             "advanced_configuration": {"tpu_perf_counters": True, "max_trace_buffers": 7},
             "labels": {"run": "llm-7b"},
         }
