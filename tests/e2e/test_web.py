@@ -329,6 +329,7 @@ def test_every_page_stands_in_both_themes_and_fits_a_narrow_window(
         f"/captures/{captured}/overview_page",
         f"/captures/{captured}/framework_op_stats",
         f"/captures/{captured}/pod_viewer",
+        f"/captures/{captured}/input_pipeline_analyzer",
     ):
         page = watched.open(path)
         page.locator("main header").first.wait_for()
@@ -396,6 +397,41 @@ def test_the_pipeline_is_drawn_with_its_bottleneck(watched: Watched, captured: s
     assert graph.locator("g.node").count() == 5
     assert "Prefetch" in (graph.text_content() or "")
     assert graph.locator("g.bottleneck").count() == 1
+
+
+def test_the_input_pipeline_names_the_share_the_stages_and_the_cores(
+    watched: Watched, captured: str
+) -> None:
+    told = result(watched.origin, captured, "input_pipeline_analyzer")
+    page = watched.open(f"/captures/{captured}/input_pipeline_analyzer")
+    verdict = page.get_by_label("Verdict")
+    verdict.wait_for()
+    share = f"{told['input_ratio']['average'] * 100:.1f}"
+    assert share in page.get_by_label("Key figures").inner_text()
+    stages = page.get_by_test_id("stages")
+    assert stages.locator("tr[data-stage]").count() == 5
+    shown = stages.locator("tr[data-stage=preprocessing] td").last.inner_text()
+    total = sum(told["host_input_time_us"].values())
+    percent = 100 * told["host_input_time_us"]["preprocessing"] / total
+    assert float(shown.rstrip("%")) == pytest.approx(percent, abs=0.051)
+    # Every core has its row, and the operations their seven columns.
+    cores = page.get_by_role("region", name="Cores").locator("tbody tr")
+    assert cores.count() == told["core_count"] == len(told["cores"]["rows"])
+    operations = page.get_by_role("region", name="Input operations")
+    assert operations.locator("thead th").count() == 7
+    assert operations.locator("tbody tr").count() == len(told["host_ops"]["rows"])
+    # A step is chosen by key, and both charts read as tables.
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url(re.compile(r"step=0"))
+    page.get_by_role("button", name="Show as table: share of input by step").click()
+    numbers = page.locator(".table-scroll.short tbody th")
+    assert numbers.all_inner_texts() == [str(row["step"]) for row in rows(told["series"])]
+    host = rows(told["cores"])[0]["host"]
+    page = watched.open(f"/captures/{captured}/input_pipeline_analyzer?host={host}")
+    cores.first.wait_for()
+    assert set(
+        page.get_by_role("region", name="Cores").locator("td:first-child").all_inner_texts()
+    ) == {host}
 
 
 def test_an_instruction_leads_from_page_to_page_of_its_program(

@@ -17,6 +17,7 @@ import { FrameworkOpsPage } from "../framework-ops/page";
 import { GraphPage } from "../graph/page";
 import { HloStatsPage } from "../hlo-stats/page";
 import { InferencePage } from "../inference/page";
+import { InputPipelinePage } from "../input-pipeline/page";
 import { MemoryProfilePage } from "../memory-profile/page";
 import { MemoryViewerPage } from "../memory-viewer/page";
 import { OpProfilePage } from "../op-profile/page";
@@ -35,6 +36,7 @@ export interface ToolViewProps {
 
 const VIEWS: ReadonlyMap<string, ComponentType<ToolViewProps>> = new Map<string, ComponentType<ToolViewProps>>([
   ["overview_page", OverviewPage],
+  ["input_pipeline_analyzer", InputPipelinePage],
   ["framework_op_stats", FrameworkOpsPage],
   ["hlo_stats", HloStatsPage],
   ["op_profile", OpProfilePage],
@@ -46,6 +48,9 @@ const VIEWS: ReadonlyMap<string, ComponentType<ToolViewProps>> = new Map<string,
   ["memory_viewer", MemoryViewerPage],
   ["tf_data_bottleneck_analysis", TfDataPage],
 ]);
+
+/** Pages that have a place of their own for advice. */
+const ADVISING = new Set(["overview_page", "input_pipeline_analyzer"]);
 
 const RETRY_MS = 2000;
 
@@ -81,7 +86,7 @@ export function ToolPage(props: { id: string; tool: string; tools: readonly Tool
         {value ? (
           <>
             <Lost result={value} />
-            {props.tool !== "overview_page" && value.advice.length > 0 && (
+            {!ADVISING.has(props.tool) && value.advice.length > 0 && (
               <AdviceList title="What to do" advice={value.advice} capture={capture.id} tools={props.tools ?? []} open={props.tool} />
             )}
             <View capture={capture} hosts={hosts} tools={props.tools ?? []} result={value} />
