@@ -1,5 +1,6 @@
 """Fixtures that every kind of test shares."""
 
+import contextlib
 import os
 import re
 import tomllib
@@ -14,6 +15,16 @@ _LACKING = re.compile(
     r"(no (PostgreSQL|Redis|empty Redis|Chromium)\b|the web pages are not built)"
 )
 ROOT = Path(__file__).resolve().parents[1]
+
+# The library's own tests run without it on further versions of Python.
+with contextlib.suppress(ImportError):
+    from hypothesis import HealthCheck, settings
+
+    # How long an example takes is the machine's affair.
+    settings.register_profile(
+        "podscope", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("podscope")
 
 
 def _cases() -> dict[str, str]:

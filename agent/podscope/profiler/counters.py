@@ -5,6 +5,7 @@ import resource
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,7 +16,7 @@ MAX_READINGS: Final = 36_000
 COUNTER_LINE: Final = "_counters_"
 VALUE: Final = "value"
 
-_PROC = Path("/proc")
+PROC: Final = Path("/proc")
 
 
 class Reading(NamedTuple):
@@ -27,14 +28,28 @@ class Reading(NamedTuple):
 
 
 class Counters:
-    """Readings until stopped; CPU use is that since the reading before."""
+    """Readings until stopped; CPU use is that since the reading before.
 
-    def __init__(self) -> None:
+    Args:
+        proc: Where the kernel tells of processes and memory.
+        clock_ns: Nanoseconds since any moment.
+        cpu_clock_ns: Nanoseconds of CPU that the process has used.
+    """
+
+    def __init__(
+        self,
+        proc: Path = PROC,
+        clock_ns: Callable[[], int] = time.perf_counter_ns,
+        cpu_clock_ns: Callable[[], int] = time.process_time_ns,
+    ) -> None:
         self.readings: list[Reading] = []
+        self._proc = proc
+        self._clock_ns = clock_ns
+        self._cpu_clock_ns = cpu_clock_ns
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="podscope-counters", daemon=True)
-        self._last_process = (time.perf_counter_ns(), time.process_time_ns())
-        self._last_host = _host_ticks()
+        self._last_process = (clock_ns(), cpu_clock_ns())
+        self._last_host = _host_ticks(proc)
 
     def start(self) -> None:
         """Begin to read."""
@@ -47,23 +62,24 @@ class Counters:
 
     def _run(self) -> None:
         while not self._stopping.wait(1 / READINGS_PER_SECOND):
-            self._read()
-        self._read()
+            self.read()
+        self.read()
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Take a reading of every counter."""
         if len(self.readings) >= MAX_READINGS:
             return
-        now_ns = time.perf_counter_ns()
-        for name, value in (*self._cpu(now_ns), *_memory()):
+        now_ns = self._clock_ns()
+        for name, value in (*self._cpu(now_ns), *_memory(self._proc)):
             self.readings.append(Reading(now_ns, name, value))
 
     def _cpu(self, now_ns: int) -> list[tuple[str, float]]:
-        used_ns = time.process_time_ns()
+        used_ns = self._cpu_clock_ns()
         before_ns, before_used_ns = self._last_process
         self._last_process = (now_ns, used_ns)
         elapsed_ns = max(1, now_ns - before_ns)
         found = [("process CPU (cores)", (used_ns - before_used_ns) / elapsed_ns)]
-        ticks = _host_ticks()
+        ticks = _host_ticks(self._proc)
         if ticks is not None and self._last_host is not None:
             total = ticks[0] - self._last_host[0]
             if total > 0:
@@ -86,22 +102,22 @@ def counter_line(plane: PlaneBuilder, readings: list[Reading], start_ns: int) ->
         plane.add_stat(event, VALUE, float(reading.value))
 
 
-def _host_ticks() -> tuple[int, int] | None:
+def _host_ticks(proc: Path) -> tuple[int, int] | None:
     """Ticks of all cores: all, and idle ones; None where the kernel does not tell."""
     try:
-        with (_PROC / "stat").open() as file:
+        with (proc / "stat").open() as file:
             ticks = [int(word) for word in file.readline().split()[1:9]]
     except (OSError, ValueError):
         return None
     return sum(ticks), ticks[3] + ticks[4]
 
 
-def _memory() -> list[tuple[str, float]]:
+def _memory(proc: Path) -> list[tuple[str, float]]:
     try:
-        pages = int((_PROC / "self" / "statm").read_text().split()[1])
+        pages = int((proc / "self" / "statm").read_text().split()[1])
         found = [("process memory (MiB)", pages * os.sysconf("SC_PAGE_SIZE") / 2**20)]
         kib = {}
-        for row in (_PROC / "meminfo").read_text().splitlines()[:3]:
+        for row in (proc / "meminfo").read_text().splitlines()[:3]:
             key, _, rest = row.partition(":")
             kib[key] = int(rest.split()[0])
         found.append(("host memory in use (MiB)", (kib["MemTotal"] - kib["MemAvailable"]) / 2**10))

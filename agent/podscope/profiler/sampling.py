@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Final
 
@@ -18,18 +19,50 @@ _WEIGHT = 0.2
 _Open = tuple[CodeType, int]
 
 
-class StackSampler:
-    """A thread that looks at all others; a frame seen in consecutive samples is one span."""
+class Pace:
+    """How long to wait between two samples.
+
+    Args:
+        samples_per_second: No more than so many.
+        max_cpu_share: What samples may cost, in seconds of CPU per second.
+    """
 
     def __init__(
         self,
-        samples_per_second: int = SAMPLES_PER_SECOND,
+        samples_per_second: float = SAMPLES_PER_SECOND,
         max_cpu_share: float = MAX_CPU_SHARE,
+    ) -> None:
+        self._period_s = 1 / samples_per_second
+        self._max_cpu_share = max_cpu_share
+        self._mean_cost_s: float | None = None
+
+    def pause_s(self, cost_s: float) -> float:
+        """Seconds until the next sample, after one that cost `cost_s` seconds of CPU."""
+        # Averaged: one sample that met a deep stack must not slow the next ones down.
+        mean_s = cost_s if self._mean_cost_s is None else self._mean_cost_s
+        self._mean_cost_s = mean_s + _WEIGHT * (cost_s - mean_s)
+        return max(self._period_s, self._mean_cost_s / self._max_cpu_share)
+
+
+class StackSampler:
+    """A thread that looks at all others; a frame seen in consecutive samples is one span.
+
+    Args:
+        pace: When to look again.
+        cpu_clock: Seconds of CPU that the calling thread has used.
+
+    Attributes:
+        spans: Calls by thread, in the order in which they ended.
+        samples: How often it looked.
+    """
+
+    def __init__(
+        self, pace: Pace | None = None, cpu_clock: Callable[[], float] = time.thread_time
     ) -> None:
         self.spans: dict[int, list[Span]] = {}
         self.samples = 0
-        self._period_s = 1 / samples_per_second
-        self._max_cpu_share = max_cpu_share
+        self._pace = pace or Pace()
+        self._cpu_clock = cpu_clock
         self._open: dict[int, list[_Open]] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="podscope-sampler", daemon=True)
@@ -49,17 +82,14 @@ class StackSampler:
 
     def _run(self) -> None:
         own = threading.get_ident()
-        cost_s = 0.0
-        pause_s = self._period_s
-        while not self._stopping.wait(pause_s):
-            began_s = time.thread_time()
+        pause_s = 0.0
+        # The first at once: the shortest capture shows where its threads were.
+        while not (self.samples and self._stopping.wait(pause_s)):
+            began_s = self._cpu_clock()
             self._sample(own)
-            # Averaged: one sample that met a deep stack must not slow the next ones down.
-            cost_s += _WEIGHT * (time.thread_time() - began_s - cost_s)
-            pause_s = max(self._period_s, cost_s / self._max_cpu_share)
+            pause_s = self._pace.pause_s(self._cpu_clock() - began_s)
 
     def _sample(self, own: int) -> None:
-        self.samples += 1
         now_ns = time.perf_counter_ns()
         frames = sys._current_frames()
         for thread in self._open.keys() - frames.keys():
@@ -67,6 +97,7 @@ class StackSampler:
         for thread, frame in frames.items():
             if thread != own:
                 self._observe(thread, stack_of(frame), now_ns)
+        self.samples += 1
 
     def _observe(self, thread: int, stack: list[CodeType], now_ns: int) -> None:
         opened = self._open.setdefault(thread, [])

@@ -37,6 +37,9 @@ class HostProfiler:
         executor: Where XSpaces are built, off the event loop.
         fault: What goes wrong here.
         journal: Gets every request for a profile.
+
+    Attributes:
+        is_capturing: Whether other captures are refused now.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class HostProfiler:
         self._journal = journal
         self._pod, self._host, self._executor, self._fault = pod, host, executor, fault
         self._busy_answers = fault.number if fault is not None and fault.kind == "busy" else None
-        self._is_capturing = False
+        self.is_capturing = False
         self._continuous: tuple[int, TraceOptions] | None = None
         self._terminated: dict[str, None] = {}
         self._termination = asyncio.Event()
@@ -78,9 +81,9 @@ class HostProfiler:
         fault = self._fault.kind if self._fault is not None else None
         if fault == "hang":
             await asyncio.Event().wait()
-        if self._is_capturing or self._continuous is not None or self._answers_busy():
+        if self.is_capturing or self._continuous is not None or self._answers_busy():
             await _abort(context, grpc.StatusCode.INTERNAL, methods.BUSY_DETAILS)
-        self._is_capturing = True
+        self.is_capturing = True
         start_ns = _start_ns(request.opts)
         try:
             window, is_empty = await self._capture(request, start_ns)
@@ -122,7 +125,7 @@ class HostProfiler:
         """Begin to record until a snapshot is taken."""
         if self._continuous is not None:
             await _abort(context, grpc.StatusCode.ALREADY_EXISTS, _RUNNING)
-        if self._is_capturing:
+        if self.is_capturing:
             await _abort(context, grpc.StatusCode.INTERNAL, methods.BUSY_DETAILS)
         options = _trace_options((await _parsed(wire.ProfileRequest, raw, context)).opts)
         self._continuous = (time.time_ns(), options)
@@ -154,7 +157,7 @@ class HostProfiler:
         return b""
 
     def _release(self) -> None:
-        self._is_capturing = False
+        self.is_capturing = False
 
     def _answers_busy(self) -> bool:
         if self._fault is None or self._fault.kind != "busy":

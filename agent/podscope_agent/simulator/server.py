@@ -90,6 +90,7 @@ class PodServer:
         self._pod, self._host, self._port_base = pod, host, port_base
         self._faults = dict(faults or {})
         self._servers: list[grpc.aio.Server] = []
+        self._profilers: dict[int, HostProfiler] = {}
         self._relays: list[FlakyRelay] = []
         self._refusing: list[socket.socket] = []
         self._executor = ThreadPoolExecutor(_BUILDERS, "xspace")
@@ -125,6 +126,10 @@ class PodServer:
         await asyncio.gather(*(server.stop(None) for server in self._servers))
         self._executor.shutdown(wait=False, cancel_futures=True)
 
+    def is_capturing(self, host: int) -> bool:
+        """Whether a capture waits or runs at a host of this number."""
+        return host in self._profilers and self._profilers[host].is_capturing
+
     def _refusing_port(self) -> int:
         """A port of this host's own, which no other host gets."""
         held = held_port(self._host)
@@ -137,6 +142,7 @@ class PodServer:
         if fault is not None and fault.kind == "refuse":
             return port or self._refusing_port()
         profiler = HostProfiler(self._pod, index, self._executor, fault, self._journal)
+        self._profilers[index] = profiler
         server = grpc.aio.server(options=_OPTIONS)
         server.add_generic_rpc_handlers((_MethodHandler(profiler.handlers),))
         check_bind(self._host, port, "--port-base")

@@ -347,15 +347,13 @@ def test_an_empty_host_gets_a_longer_window_when_asked(tmp_path: Path) -> None:
 
 def test_a_host_that_hangs_ends_at_its_deadline(tmp_path: Path) -> None:
     async def hang(request: wire.ProfileRequest, context: Context) -> bytes:
-        await asyncio.sleep(60)
+        await asyncio.sleep(3600)
         return b""
 
-    began = time.monotonic()
-    outcome, (server, _), _ = run_against(tmp_path, hang, good(), timeout_ms=300)
+    outcome, (server, _), _ = run_against(tmp_path, hang, good(), timeout_ms=2000)
     assert outcome.hosts[0].reason is ReasonCode.DEADLINE
     assert outcome.hosts[1].state is HostState.DONE
     assert len(server.requests) == 1
-    assert time.monotonic() - began < 5
 
 
 def test_a_peer_that_accepts_and_says_nothing_is_unreachable(tmp_path: Path) -> None:
@@ -363,11 +361,9 @@ def test_a_peer_that_accepts_and_says_nothing_is_unreachable(tmp_path: Path) -> 
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        began = time.monotonic()
         outcome = asyncio.run(capture(tmp_path, [address], attempts=1, timeout_ms=500))
     assert outcome.hosts[0].reason is ReasonCode.UNREACHABLE
     assert "does not answer within 1 s" in (outcome.hosts[0].message or "")
-    assert time.monotonic() - began < 5
 
 
 def test_a_connection_that_breaks_is_a_reset_and_is_tried_again(tmp_path: Path) -> None:
@@ -422,13 +418,18 @@ def test_all_hosts_are_asked_to_start_at_one_instant(tmp_path: Path) -> None:
     assert outcome.state is CaptureState.COMPLETE
     assert len(starts) == 1
     (start,) = starts
-    assert before + 700_000_000 <= start <= before + 3_000_000_000
+    assert before + 700_000_000 <= start <= time.time_ns() + 700_000_000
 
 
-def test_hosts_without_a_delay_are_asked_within_a_moment_of_each_other(tmp_path: Path) -> None:
-    _, servers, _ = run_against(tmp_path, *[good()] * 10)
-    at = [server.at[0] for server in servers]
-    assert max(at) - min(at) < 0.25
+def test_hosts_without_a_delay_are_all_asked_before_the_first_answers(tmp_path: Path) -> None:
+    asked = asyncio.Barrier(10)
+
+    async def together(request: wire.ProfileRequest, context: Context) -> bytes:
+        await asked.wait()
+        return await good()(request, context)
+
+    outcome, _, _ = run_against(tmp_path, *[together] * 10, timeout_ms=60_000)
+    assert outcome.state is CaptureState.COMPLETE
 
 
 def test_the_byte_budget_holds_hosts_back_and_loses_none(tmp_path: Path) -> None:
@@ -492,7 +493,7 @@ def test_a_synchronized_capture_that_does_not_fit_asks_no_host(tmp_path: Path) -
 
 def test_cancelling_frees_the_hosts_and_passes_through(tmp_path: Path) -> None:
     async def hang(request: wire.ProfileRequest, context: Context) -> bytes:
-        await asyncio.sleep(60)
+        await asyncio.sleep(3600)
         return b""
 
     updates: list[HostUpdate] = []
@@ -505,7 +506,7 @@ def test_cancelling_frees_the_hosts_and_passes_through(tmp_path: Path) -> None:
             work.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await work
-            await asyncio.wait_for(slow.cancelled.wait(), 5)
+            await asyncio.wait_for(slow.cancelled.wait(), 60)
 
     asyncio.run(scenario())
     last = {update.target: update for update in updates}

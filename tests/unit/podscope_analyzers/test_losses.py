@@ -111,4 +111,4 @@ def test_a_hostile_message_takes_no_time(text: str) -> None:
     space = xplane_pb2.XSpace(hostnames=["vm"], warnings=[text])
     begin = time.monotonic()
     assert all(loss.count == 0 for loss in _losses(space))
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 60

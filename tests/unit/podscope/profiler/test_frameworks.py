@@ -33,7 +33,7 @@ work()
 _OP = {"jax": "PjitFunction(<lambda>)", "tensorflow": "EagerExecute", "torch": "aten::mm"}
 
 STEPS = """
-import sys, threading
+import sys, threading, time
 from pathlib import Path
 from podscope import profiler
 folder = Path(sys.argv[1])
@@ -56,6 +56,8 @@ first = 0
 while worker.is_alive():
     steps(first)
     first += 5
+    # A hundred thousand steps show no more than some hundred, and take minutes to write down.
+    time.sleep(0.02)
 worker.join()
 profiler.server.stop()
 """
@@ -70,7 +72,7 @@ def run(framework: str, code: str, folder: Path) -> tuple[XSpace, str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     [file] = folder.glob("plugins/profile/*/*.xplane.pb")

@@ -92,20 +92,24 @@ def test_nothing_is_recorded_without_a_capture(tmp_path: Path) -> None:
 
 
 def test_stacks_of_all_threads_are_sampled_as_nested_spans(tmp_path: Path) -> None:
-    def busy_inner() -> None:
-        deadline = time.monotonic() + 0.3
-        while time.monotonic() < deadline:
-            sum(range(100))
+    is_inside, may_end = threading.Event(), threading.Event()
 
-    def busy_outer() -> None:
-        busy_inner()
+    def inner() -> None:
+        is_inside.set()
+        may_end.wait(60)
 
+    def outer() -> None:
+        inner()
+
+    worker = threading.Thread(target=outer)
+    worker.start()
+    assert is_inside.wait(60)
     with profiler.Profile(tmp_path):
-        worker = threading.Thread(target=busy_outer)
-        worker.start()
-        worker.join()
+        pass
+    may_end.set()
+    worker.join()
     durations = {name.rpartition(".")[2]: ps for name, _, ps in events(read(tmp_path))}
-    assert 0.15e12 < durations["busy_inner"] <= durations["busy_outer"] < 0.6e12
+    assert 0 < durations["inner"] <= durations["outer"]
 
 
 def test_a_second_profiler_is_refused_and_the_first_lives_on(tmp_path: Path) -> None:
@@ -193,7 +197,7 @@ with profiler.Trace("in the parent"):
     pass
 profiler.stop()
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
     assert "in the child" in [name for name, _, _ in events(read(tmp_path / "child"))]
     names = [name for name, _, _ in events(read(tmp_path / "parent"))]
     assert "in the parent" in names

@@ -148,7 +148,7 @@ def test_keras_trains_on_whatever_becomes_of_the_profile(tmp_path: Path) -> None
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     batches = {

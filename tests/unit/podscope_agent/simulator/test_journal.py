@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -13,6 +14,12 @@ from podscope_agent.simulator import Pod, serving
 from podscope_agent.simulator.journal import Journal
 from podscope_protos import methods
 from podscope_protos.v1 import profiler_service_pb2 as wire
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not is_so():  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.01)
 
 
 def test_every_request_is_a_line_with_its_end_and_the_others_that_ran(tmp_path: Path) -> None:
@@ -28,14 +35,14 @@ def test_every_request_is_a_line_with_its_end_and_the_others_that_ran(tmp_path: 
             grpc.aio.insecure_channel(pod.hosts[1].address) as second,
         ):
             ask = first.unary_unary(methods.PROFILE, None, None)
-            long = ask(request("cancelled", 60_000), timeout=30)
-            await asyncio.sleep(0.3)
+            long = ask(request("cancelled", 600_000), timeout=120)
+            await until(lambda: pod.is_capturing(0))
             with pytest.raises(grpc.aio.AioRpcError):
-                await ask(request("busy", 10), timeout=10)
+                await ask(request("busy", 10), timeout=120)
             long.cancel()
             other = second.unary_unary(methods.PROFILE, None, None)
-            await other(request("answered", 10), timeout=10)
-            await asyncio.sleep(0.2)
+            await other(request("answered", 10), timeout=120)
+            await until(lambda: not pod.is_capturing(0))
 
     began_ns = time.time_ns()
     journal = Journal(tmp_path / "journal")

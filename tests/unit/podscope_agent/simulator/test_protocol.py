@@ -16,6 +16,7 @@ from podscope_protos.v1 import xplane_pb2
 
 OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.enable_http_proxy", 0))
 POD = Pod(device="cpu", hosts=2, steps=2)
+END = wire.TerminateRequest(session_id="s").SerializeToString()
 
 
 def request(duration_ms: int = 10, **fields: object) -> wire.ProfileRequest:
@@ -32,7 +33,7 @@ def request(duration_ms: int = 10, **fields: object) -> wire.ProfileRequest:
 
 async def call(address: str, method: str, message: bytes) -> bytes:
     async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
-        answer: bytes = await channel.unary_unary(method, None, None)(message, timeout=20)
+        answer: bytes = await channel.unary_unary(method, None, None)(message, timeout=120)
         return answer
 
 
@@ -51,6 +52,16 @@ def with_pod(
             await check([host.address for host in server.hosts], server)
 
     asyncio.run(run())
+
+
+ENDLESS_MS = 600_000
+"""Longer than any test waits: such a capture ends only when something ends it."""
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not is_so():  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.01)
 
 
 async def status_of(call: Awaitable[object]) -> tuple[grpc.StatusCode, str | None]:
@@ -75,11 +86,11 @@ def test_a_capture_holds_the_steps_and_the_host_name() -> None:
 
 def test_a_second_capture_is_refused_with_the_exact_words() -> None:
     async def check(addresses: list[str], server: PodServer) -> None:
-        del server
-        first = asyncio.create_task(profile(addresses[0], request(500)))
-        await asyncio.sleep(0.2)
+        first = asyncio.create_task(profile(addresses[0], request(ENDLESS_MS)))
+        await until(lambda: server.is_capturing(0))
         status = await status_of(profile(addresses[0], request()))
         assert status == (grpc.StatusCode.INTERNAL, "Another profiling session active.")
+        await call(addresses[0], methods.TERMINATE, END)
         assert (await first).xspace
         assert (await profile(addresses[0], request())).xspace
 
@@ -89,7 +100,7 @@ def test_a_second_capture_is_refused_with_the_exact_words() -> None:
 def test_the_capture_starts_at_the_requested_time() -> None:
     async def check(addresses: list[str], server: PodServer) -> None:
         del server
-        start_ns = time.time_ns() + 300_000_000
+        start_ns = time.time_ns() + 2_000_000_000
         message = request()
         message.opts.start_timestamp_ns = start_ns
         response = await profile(addresses[0], message)
@@ -109,10 +120,10 @@ def test_version_0_loses_the_start_time_but_keeps_the_duration() -> None:
         del server
         message = request(100)
         message.opts.version = 0
-        message.opts.start_timestamp_ns = time.time_ns() + 60_000_000_000
+        message.opts.start_timestamp_ns = time.time_ns() + ENDLESS_MS * 1_000_000
         began = time.monotonic()
         assert (await profile(addresses[0], message)).xspace
-        assert 0.1 <= time.monotonic() - began < 5
+        assert time.monotonic() - began >= 0.1
 
     with_pod(check)
 
@@ -178,14 +189,12 @@ def test_bytes_that_are_no_request_are_an_internal_error() -> None:
 
 def test_terminate_ends_a_running_capture_with_its_data() -> None:
     async def check(addresses: list[str], server: PodServer) -> None:
-        del server
-        began = time.monotonic()
-        running = asyncio.create_task(profile(addresses[0], request(20_000)))
+        running = asyncio.create_task(profile(addresses[0], request(ENDLESS_MS)))
+        await until(lambda: server.is_capturing(0))
+        # For a step to be recorded.
         await asyncio.sleep(0.3)
-        end = wire.TerminateRequest(session_id="s").SerializeToString()
-        assert await call(addresses[0], methods.TERMINATE, end) == b""
+        assert await call(addresses[0], methods.TERMINATE, END) == b""
         assert not (await running).empty_trace
-        assert time.monotonic() - began < 10
 
     with_pod(check)
 
@@ -193,11 +202,8 @@ def test_terminate_ends_a_running_capture_with_its_data() -> None:
 def test_terminate_is_remembered_for_the_next_capture_of_that_session() -> None:
     async def check(addresses: list[str], server: PodServer) -> None:
         del server
-        end = wire.TerminateRequest(session_id="s").SerializeToString()
-        await call(addresses[0], methods.TERMINATE, end)
-        began = time.monotonic()
-        await profile(addresses[0], request(20_000))
-        assert time.monotonic() - began < 10
+        await call(addresses[0], methods.TERMINATE, END)
+        await profile(addresses[0], request(ENDLESS_MS))
         began = time.monotonic()
         await profile(addresses[0], request(300))
         assert time.monotonic() - began >= 0.3
@@ -207,11 +213,10 @@ def test_terminate_is_remembered_for_the_next_capture_of_that_session() -> None:
 
 def test_a_cancelled_capture_frees_the_host() -> None:
     async def check(addresses: list[str], server: PodServer) -> None:
-        del server
-        running = asyncio.create_task(profile(addresses[0], request(20_000)))
-        await asyncio.sleep(0.2)
+        running = asyncio.create_task(profile(addresses[0], request(ENDLESS_MS)))
+        await until(lambda: server.is_capturing(0))
         running.cancel()
-        await asyncio.sleep(0.2)
+        await until(lambda: not server.is_capturing(0))
         assert (await profile(addresses[0], request())).xspace
 
     with_pod(check)
@@ -219,16 +224,13 @@ def test_a_cancelled_capture_frees_the_host() -> None:
 
 def test_cancelling_before_the_start_time_keeps_the_host_busy_until_then() -> None:
     async def check(addresses: list[str], server: PodServer) -> None:
-        del server
         message = request()
-        message.opts.start_timestamp_ns = time.time_ns() + 1_000_000_000
+        message.opts.start_timestamp_ns = start_ns = time.time_ns() + 2_000_000_000
         waiting = asyncio.create_task(profile(addresses[0], message))
-        await asyncio.sleep(0.2)
+        await until(lambda: server.is_capturing(0))
         waiting.cancel()
-        await asyncio.sleep(0.2)
-        code, _ = await status_of(profile(addresses[0], request()))
-        assert code == grpc.StatusCode.INTERNAL
-        await asyncio.sleep(0.8)
+        await until(lambda: not server.is_capturing(0))
+        assert time.time_ns() >= start_ns
         assert (await profile(addresses[0], request())).xspace
 
     with_pod(check)
@@ -256,6 +258,7 @@ def test_continuous_profiling_snapshots_and_excludes_captures() -> None:
         assert code == grpc.StatusCode.ALREADY_EXISTS
         code, details = await status_of(profile(address, request()))
         assert (code, details) == (grpc.StatusCode.INTERNAL, methods.BUSY_DETAILS)
+        # For a step to be recorded.
         await asyncio.sleep(0.3)
         snapshot = wire.ProfileResponse.FromString(await call(address, methods.GET_SNAPSHOT, b""))
         assert xplane_pb2.XSpace.FromString(snapshot.xspace).planes
@@ -283,7 +286,7 @@ def test_hosts_captured_together_show_the_same_steps() -> None:
     async def check(addresses: list[str], server: PodServer) -> None:
         del server
         message = request(50)
-        message.opts.start_timestamp_ns = time.time_ns() + 200_000_000
+        message.opts.start_timestamp_ns = time.time_ns() + 3_000_000_000
         responses = await asyncio.gather(*(profile(a, message) for a in addresses))
         numbers = [step_numbers(response.xspace) for response in responses]
         assert numbers[0] == numbers[1]

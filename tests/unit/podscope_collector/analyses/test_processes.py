@@ -1,6 +1,5 @@
 import os
 import threading
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -91,10 +90,8 @@ def test_a_process_that_dies_costs_one_attempt(
 
 def test_an_endless_analysis_is_killed(pool: AnalysisProcesses) -> None:
     before = pid(pool)
-    started = time.monotonic()
     with pytest.raises(AnalysisFailedError, match=r"longer than 0\.5 s; raise .*_TIMEOUT"):
-        run(pool, "sleep", timedelta(seconds=0.5), seconds=60)
-    assert time.monotonic() - started < 10
+        run(pool, "sleep", timedelta(seconds=0.5), seconds=3600)
     assert not psutil.pid_exists(before)
     assert pid(pool) != before
 
@@ -109,7 +106,7 @@ def test_an_analysis_whose_work_was_taken_away_is_abandoned(pool: AnalysisProces
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
     with pytest.raises(AnalysisFailedError, match="abandoned"):
-        pool.run("jobs_of_the_test:sleep", {"seconds": 60}, LONG, stop)
+        pool.run("jobs_of_the_test:sleep", {"seconds": 3600}, LONG, stop)
 
 
 def test_closing_the_pool_ends_its_processes(pool: AnalysisProcesses) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -258,18 +257,18 @@ def test_outside_google_cloud_the_settings_to_make_are_named(settings: Collector
 def test_a_lookup_that_hangs_is_given_up_and_the_others_are_kept(
     api: FakeApi, settings: CollectorSettings
 ) -> None:
-    release = threading.Event()
+    release, answered = threading.Event(), threading.Event()
 
     def answer(path: str, query: dict[str, str], headers: dict[str, str]) -> tuple[int, object]:
-        release.wait(10)
+        release.wait(60)
+        answered.set()
         return 200, {"items": []}
 
     api.answer = answer
     hasty = settings.model_copy(update={"resolve_timeout": timedelta(seconds=0.3)})
-    began = time.monotonic()
     found = resolve(hasty, "k8s:train/a=b:1 w0:1")
+    assert not answered.is_set()
     release.set()
-    assert time.monotonic() - began < 5
     assert addresses(found) == ["w0:1"]
     assert len(found.unresolved) == 1
 
