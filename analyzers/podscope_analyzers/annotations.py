@@ -15,7 +15,7 @@ import numpy.typing as npt
 from podscope_analyzers.kernels import natural_order, nest
 from podscope_analyzers.kernels.groups import sum_groups
 from podscope_analyzers.op_metrics.host import STAGE_ID
-from podscope_analyzers.op_names import OpCategory, parse_op_name
+from podscope_analyzers.op_names import PYTHON_FRAME, OpCategory, parse_op_name
 from podscope_analyzers.plane_views import HOST_PLANE, OpLine, OpSpace, notable_columns
 
 Int64s = npt.NDArray[np.int64]
@@ -23,7 +23,6 @@ Int64s = npt.NDArray[np.int64]
 MAX_NAMES: Final = 1000
 """Names kept of a host, and of all hosts together."""
 
-_PYTHON_FRAME: Final = "$"
 # No runtime says which of its spans are its own. These are what XLA, PJRT, JAX and TensorFlow
 # write; whatever else they write counts as the program's.
 _RUNTIME: Final = re.compile(
@@ -126,7 +125,7 @@ def host_annotations(space: OpSpace) -> Annotations:
         if plane.name != HOST_PLANE:
             continue
         names = plane.event_metadata.names
-        is_frame = np.array([name.startswith(_PYTHON_FRAME) for name in names], np.bool_)
+        is_frame = np.array([name.startswith(PYTHON_FRAME) for name in names], np.bool_)
         is_named = np.array([_is_annotation(name) for name in names], np.bool_)
         found += [
             _line_annotations(line, names, is_frame, is_named)
@@ -137,7 +136,7 @@ def host_annotations(space: OpSpace) -> Annotations:
 
 
 def _is_annotation(name: str) -> bool:
-    if not name or name.startswith(_PYTHON_FRAME):
+    if not name or name.startswith(PYTHON_FRAME):
         return False
     return parse_op_name(name).category == OpCategory.UNKNOWN
 

@@ -19,3 +19,11 @@ def is_collective_name(name: str) -> bool:
     """Whether an operation or kernel of this name is a collective or a transfer between peers."""
     # `all-reduce(...)`-like category names of TPU ops ("all-reduce fusion") are covered by _HLO.
     return bool(_HLO.match(name) or _PRIMITIVE.match(name) or _KERNEL.search(name))
+
+
+def is_runtime_collective(name: str) -> bool:
+    """Whether an event that names no HLO operation is a collective.
+
+    Only an unmistakable name counts: a user's own annotation may well be called "send" or "psum".
+    """
+    return is_collective_name(name) and not re.fullmatch(r"[a-z_\-]+(\.\d+)?", name)

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 DATASET_TYPE = "Dataset"
 """Type of every tf.data iterator."""
+PYTHON_FRAME = "$"
+"""What the names of Python's functions start with."""
 
 
 class OpCategory(IntEnum):

@@ -127,7 +127,7 @@ class HostSections:
         from podscope_analyzers.step_activity import step_activity
         from podscope_analyzers.steps.intersection import step_spans
 
-        return step_activity(self._space, *step_spans(self.steps))
+        return step_activity(self._prepared, *step_spans(self.steps))
 
     @cached_property
     def kernels(self) -> "KernelDatabase":

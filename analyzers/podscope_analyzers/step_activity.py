@@ -15,14 +15,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from podscope_analyzers.collectives import is_collective_name
+from podscope_analyzers.collectives import is_collective_name, is_runtime_collective
 from podscope_analyzers.input_waits import input_waits_ps
 from podscope_analyzers.intervals import Int64s, Union, join, union
 from podscope_analyzers.kernels import natural_order
+from podscope_analyzers.op_names import PYTHON_FRAME
+from podscope_analyzers.planes import HOST_PLANE
+from podscope_analyzers.prepared import PreparedSpace
 from podscope_analyzers.step_annotations import names_input, outermost
-from podscope_analyzers.xspace import Line, Plane, XSpace
+from podscope_analyzers.xspace import Columns, Line, Plane, Sifted
+from podscope_analyzers.xspace.columns import Int32s
 
-HOST_PLANE = "/host:CPU"
 MAX_PHASES = 32
 
 # Operations that run others: their time is that of their bodies.
@@ -81,15 +84,21 @@ class StepActivity:
         )
 
 
-def step_activity(space: XSpace, begin_ps: Int64s, end_ps: Int64s) -> StepActivity:
+def step_activity(space: PreparedSpace, begin_ps: Int64s, end_ps: Int64s) -> StepActivity:
     """Split each step's time by what the host's threads did.
 
     Args:
-        space: The host's XSpace.
+        space: The host's.
         begin_ps: Start of each step, shape (n,), ascending.
         end_ps: End of each step, shape (n,).
     """
-    lines = [line for plane in _host_planes(space) for line in plane.lines if line.event_count]
+    lines = [
+        _Thread(line.source, line.notable)
+        for plane in space.planes
+        if plane.name == HOST_PLANE
+        for line in plane.lines
+        if line.source is not None and line.source.event_count
+    ]
     computing, collective = _operations(lines)
     phases, phase_ps, fed = _phases(lines, begin_ps, end_ps)
     waiting_too = join(computing, collective)
@@ -104,22 +113,54 @@ def step_activity(space: XSpace, begin_ps: Int64s, end_ps: Int64s) -> StepActivi
         host_ps=end_ps - begin_ps - known_ps,
         phases=phases,
         phase_ps=phase_ps,
-        starved_ps=input_waits_ps(space, begin_ps, end_ps),
+        starved_ps=input_waits_ps(space.source, begin_ps, end_ps),
     )
 
 
-def _host_planes(space: XSpace) -> Iterator[Plane]:
-    return (plane for plane in space.planes if plane.name == HOST_PLANE)
+@dataclass(frozen=True)
+class _Thread:
+    """A line of the host, and of its events those that say something, where they are known."""
+
+    line: Line
+    sifted: Sifted | None
+
+    @property
+    def plane(self) -> Plane:
+        return self.line.plane
+
+    def operations(self) -> Columns:
+        """Columns of its events; those of Python's functions may be left out."""
+        return self.sifted.columns if self.sifted else self.line.columns(stats=("hlo_op",))
+
+    def in_order(self) -> tuple[Int64s, Int64s, Int32s]:
+        """Start, end and metadata row of its events, outer ones before inner ones.
+
+        Calls of Python's functions that lie within another one may be left out.
+        """
+        sifted = self.sifted
+        if sifted is None or not sifted.is_nested or sifted.apart.any():
+            columns = self.line.columns()
+            start, duration, rows = columns.start_ps, columns.duration_ps, columns.metadata
+        else:
+            own, outer = sifted.columns, sifted.outer
+            order = np.argsort(np.concatenate([sifted.events, outer.events]))
+            start = np.concatenate([own.start_ps, outer.start_ps])[order]
+            duration = np.concatenate([own.duration_ps, outer.duration_ps])[order]
+            rows = np.concatenate([own.metadata, outer.metadata])[order]
+        by_time = natural_order(start, duration)
+        if by_time is not None:
+            start, duration, rows = start[by_time], duration[by_time], rows[by_time]
+        return start, start + duration, rows
 
 
-def _operations(lines: Iterable[Line]) -> tuple[Union, Union]:
+def _operations(threads: Iterable[_Thread]) -> tuple[Union, Union]:
     """Spans of computing operations and of collectives over all threads."""
     spans: dict[bool, list[tuple[Int64s, Int64s]]] = {True: [], False: []}
-    for plane, own in groupby(lines, key=lambda line: line.plane):
+    for plane, own in groupby(threads, key=lambda thread: thread.plane):
         names = plane.event_metadata.names
-        by_row = np.array([_is_runtime_collective(name) for name in names], dtype=np.bool_)
-        for line in own:
-            columns = line.columns(stats=("hlo_op",))
+        by_row = np.array([is_runtime_collective(name) for name in names], dtype=np.bool_)
+        for thread in own:
+            columns = thread.operations()
             codes, table = columns.stat("hlo_op").strings()
             talks = np.array([is_collective_name(name) for name in table] + [False])
             contains = np.array([bool(_CONTAINER.match(name)) for name in table] + [True])
@@ -130,12 +171,6 @@ def _operations(lines: Iterable[Line]) -> tuple[Union, Union]:
             is_compute &= ~_holds_any(start, end, *spans[True][-1])
             spans[False].append((start[is_compute], end[is_compute]))
     return _union(spans[False]), _union(spans[True])
-
-
-def _is_runtime_collective(name: str) -> bool:
-    # Without an HLO operation beside it, only an unmistakable name counts: a user's own
-    # annotation may well be called "send" or "psum".
-    return is_collective_name(name) and not re.fullmatch(r"[a-z_\-]+(\.\d+)?", name)
 
 
 def _holds_any(
@@ -155,20 +190,21 @@ def _holds_any(
 
 
 def _phases(
-    lines: Iterable[Line], begin_ps: Int64s, end_ps: Int64s
+    threads: Iterable[_Thread], begin_ps: Int64s, end_ps: Int64s
 ) -> tuple[tuple[str, ...], Int64s, Union]:
     """Annotations right below the steps' markers, and the spans of those that name input."""
     codes: dict[str, int] = {}
     found: list[tuple[Int64s, Int64s, Int64s]] = []
     fed: list[tuple[Int64s, Int64s]] = []
-    for plane, own in groupby(lines, key=lambda line: line.plane):
+    for plane, own in groupby(threads, key=lambda thread: thread.plane):
         names = plane.event_metadata.names
+        is_named = np.array([not name.startswith(PYTHON_FRAME) for name in names], np.bool_)
         is_input = np.array([names_input(name) for name in names], dtype=np.bool_)
         is_pipe = np.array([bool(_PIPELINE.match(name)) for name in names], dtype=np.bool_)
         code_of_row = np.array([codes.setdefault(name, len(codes)) for name in names], np.int64)
-        for line in own:
-            start, end, rows = _in_order(line)
-            for step, marker in _markers(start, end, begin_ps, end_ps):
+        for thread in own:
+            start, end, rows = thread.in_order()
+            for step, marker in _markers(start, end, is_named[rows], begin_ps, end_ps):
                 last = int(np.searchsorted(start, end_ps[step], side="left"))
                 inside = np.arange(marker + 1, last)
                 inside = inside[end[inside] <= end_ps[step]]
@@ -199,23 +235,19 @@ def _phases(
     return tuple(table[at] for at in longest), phase_ps, _union(fed)
 
 
-def _in_order(line: Line) -> tuple[Int64s, Int64s, npt.NDArray[np.int32]]:
-    """Start, end and metadata row of a line's events, outer ones before inner ones."""
-    columns = line.columns()
-    order = natural_order(columns.start_ps, columns.duration_ps)
-    start, end, rows = columns.start_ps, columns.start_ps + columns.duration_ps, columns.metadata
-    return (start, end, rows) if order is None else (start[order], end[order], rows[order])
-
-
 def _markers(
-    start: Int64s, end: Int64s, begin_ps: Int64s, end_ps: Int64s
+    start: Int64s,
+    end: Int64s,
+    is_named: npt.NDArray[np.bool_],
+    begin_ps: Int64s,
+    end_ps: Int64s,
 ) -> Iterator[tuple[int, int]]:
     """Pairs of a step and the index of its marker on this thread, if it is there."""
     index = np.searchsorted(start, begin_ps, side="left")
     for step, first in enumerate(index.tolist()):
         last = first
         while last < len(start) and start[last] == begin_ps[step]:
-            if end[last] == end_ps[step]:
+            if end[last] == end_ps[step] and is_named[last]:
                 yield step, last
                 break
             last += 1

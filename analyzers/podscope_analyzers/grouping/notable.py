@@ -8,9 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from podscope_analyzers.collectives import is_runtime_collective
 from podscope_analyzers.grouping.contexts import CONTEXT_STATS
 from podscope_analyzers.grouping.event_types import NodeType, node_types
-from podscope_analyzers.op_names import OpCategory, parse_op_name
+from podscope_analyzers.op_names import PYTHON_FRAME, OpCategory, parse_op_name
 from podscope_analyzers.xspace import EventMetadataTable, Sieve
 
 # Beside what grouping reads, what operations on the host's threads are known by.
@@ -21,7 +22,6 @@ _STATS: Final = CONTEXT_STATS | {
     "hlo_op",
     "program_id",
 }
-_PYTHON_FRAME: Final = "$"
 
 
 def host_sieve(table: EventMetadataTable) -> Sieve:
@@ -32,6 +32,9 @@ def host_sieve(table: EventMetadataTable) -> Sieve:
     """
     rows = node_types(table.names) != NodeType.UNKNOWN
     for row, name in enumerate(table.names):
-        if not name.startswith(_PYTHON_FRAME) or parse_op_name(name).category != OpCategory.UNKNOWN:
-            rows[row] = True
+        rows[row] |= not name.startswith(PYTHON_FRAME) or _is_known(name)
     return Sieve(rows.astype(np.uint8), _STATS, "_a")
+
+
+def _is_known(name: str) -> bool:
+    return parse_op_name(name).category != OpCategory.UNKNOWN or is_runtime_collective(name)

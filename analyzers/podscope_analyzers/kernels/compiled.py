@@ -29,6 +29,7 @@ _BARE: Final = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True
 
 MODULES: Final = (
     "activities",
+    "events",
     "factorise",
     "forest",
     "groups",

@@ -1,70 +1,37 @@
 """Kernels that read a line of events and keep few of them: those that say something themselves.
 
-Most events of a host are calls of Python functions, which only lie around others. Both kernels
-walk over all of them and keep the spans that are open on a stack, so that what is kept still
-knows what lies around it.
+Most events of a host are calls of Python functions, which only lie around others. One walk over
+all of them keeps the spans that are open on a stack, so that what is kept still knows what lies
+around it, and of the others those right below what is kept: the rest lies within these.
 """
 
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
 from podscope_analyzers.kernels.compiled import inner, kernel
-from podscope_analyzers.kernels.spans import Bools
-from podscope_analyzers.kernels.wire import (
-    BYTES_VALUE,
-    CHANGED,
-    DOUBLE_VALUE,
-    DURATION,
-    EVENTS,
-    GZIP_VALUE,
-    INT64_VALUE,
-    METADATA_ID,
-    OCCURRENCES,
-    OFFSET,
-    REF_VALUE,
-    STATS,
-    STRING_VALUE,
+from podscope_analyzers.kernels.events import (
     TIME_BOUND,
-    UINT64_VALUE,
-    Bytes,
     Int16s,
     Int32s,
-    Int64s,
-    UInt64,
-    fail,
-    read_field,
+    UInt8s,
+    clipped,
+    read_event,
     row_of,
-    signed,
-    slot_of,
 )
-
-UInt8s = npt.NDArray[np.uint8]
+from podscope_analyzers.kernels.spans import Bools
+from podscope_analyzers.kernels.wire import CHANGED, EVENTS, Bytes, Int64s, UInt64, fail, read_field
 
 # Of so many events it is judged whether sifting pays.
 _SAMPLE: Final = 1 << 16
 DENSE: Final = -2
 """Instead of a count: nearly all events are kept."""
-
-MARKER: Final = 254
-CONTAINER: Final = 255
-
-
-@inner
-def _clipped(base_ps: int, offset: int) -> int:
-    """Start of an event; ``base_ps`` is within the bound, so that no comparison overflows."""
-    if offset > TIME_BOUND - base_ps:
-        return TIME_BOUND
-    if offset < -TIME_BOUND - base_ps:
-        return -TIME_BOUND
-    return base_ps + offset
+_WITHIN_KEPT: Final = -1
 
 
 @kernel(
     "i8(Array(u1, 1, 'C', True), i8, i8, i8, i8, i4[::1], i8[::1], u8, i8, i2[::1], i8[::1],"
     " i2[::1], u1[::1], i8, i8[::1], i8[::1], i4[::1], i4[::1], i4[::1], i4[::1], i4[::1],"
-    " i4[::1], i8[::1], i8[::1], i8[::1], u1[:, ::1], i8[:, ::1], i8[::1])",
+    " i4[::1], i8[::1], i8[::1], i8[::1], u1[:, ::1], i8[:, ::1], i4[::1], i4[::1], i4[::1],"
+    " i8[::1], i8[::1], i8[::1], i8[::1])",
 )
 def sift(
     buffer: Bytes,
@@ -94,22 +61,36 @@ def sift(
     occurrences: Int64s,
     kinds: UInt8s,
     raws: Int64s,
+    outer_events: Int32s,
+    outer_parent: Int32s,
+    outer_metadata: Int32s,
+    outer_start_ps: Int64s,
+    outer_duration_ps: Int64s,
+    outer_after: Int64s,
     report: Int64s,
 ) -> int:
-    """Decodes the events of an XLine that have a wanted name or stat; see ``wire.decode``.
+    """Decodes the events of an XLine that have a wanted name or stat; see ``events.decode``.
 
     ``wanted`` is 1 for every row of the metadata whose events are kept, ``aside`` the slot of the
     stat that takes an event out of the nesting, -1 for none. The stack has room for all events.
 
     Out, of the kept events: their indices, which of them is the innermost around each (-1 for
-    none), how many events that are not kept are between the two, and the columns.
+    none), how many events that are not kept are between the two, and the columns. Of the others
+    the outer ones, those right below a kept one, and those without duration anywhere below one:
+    index, the innermost kept one around, fields, and where the next event's field may start.
 
     Returns:
-        How many events are kept; ``DENSE`` when nearly all of the first ones are.
+        How many events are kept; ``DENSE`` when nearly all of the first ones are. ``report[3]``
+        is the number of outer ones, ``report[4]`` and ``report[5]`` the earliest start and the
+        latest end of all that are not kept, ``report[6]`` 1 where spans cross or are not in order.
     """
     event = 0
     kept = 0
+    outer = 0
     top = -1
+    earliest = report[4]
+    latest = report[5]
+    crosses = False
     last_id = 0
     last_row = row_of(last_id, low, rows, keys, multiplier, missing)
     at = start
@@ -125,69 +106,34 @@ def sift(
             return -1
         if event == _SAMPLE and kept > _SAMPLE // 4 * 3:
             return DENSE
-        metadata_id = 0
-        offset = 0
-        duration = 0
-        times = 0
-        matters = False
-        while payload < after:
-            key, value, behind = read_field(buffer, payload, after, report)
-            if behind < 0:
-                return -1
-            payload = behind
-            if key == METADATA_ID:
-                metadata_id = value
-            elif key == OFFSET:
-                offset = value
-                times = 0
-            elif key == DURATION:
-                duration = value
-            elif key == OCCURRENCES:
-                times = value
-                offset = 0
-            elif key == STATS:
-                stat_id = 0
-                kind = 0
-                raw = 0
-                while value < behind:
-                    key, content, next_value = read_field(buffer, value, behind, report)
-                    if next_value < 0:
-                        return -1
-                    if key == METADATA_ID:
-                        stat_id = content
-                    elif key == INT64_VALUE or key == UINT64_VALUE or key == REF_VALUE:  # noqa: SIM109  # as fast as numba gets
-                        kind = signed(key >> np.uint64(3))
-                        raw = content
-                    elif key == DOUBLE_VALUE:
-                        kind = 2
-                        bits = np.uint64(0)
-                        for i in range(8):
-                            bits |= np.uint64(buffer[np.uint64(content + i)]) << np.uint64(8 * i)
-                        raw = signed(bits)
-                    elif key == STRING_VALUE or key == BYTES_VALUE or key == GZIP_VALUE:  # noqa: SIM109  # likewise
-                        kind = signed(key >> np.uint64(3))
-                        # The handle is where the key is: one number tells start and length.
-                        raw = value
-                    value = next_value
-                slot = slot_of(stat_id, low_slots, high_ids, high_slots)
-                # Of a stat that repeats, the first counts.
-                if slot >= 0 and kinds[slot, kept] == 0:
-                    kinds[slot, kept] = kind
-                    raws[slot, kept] = raw
-                    matters = matters or kind != 0
+        metadata_id, offset, duration, times, stats = read_event(
+            buffer,
+            payload,
+            after,
+            low_slots,
+            high_ids,
+            high_slots,
+            kept,
+            kinds,
+            raws,
+            report,
+        )
+        if stats < 0:
+            return -1
         if metadata_id != last_id:
             last_id = metadata_id
             last_row = row_of(metadata_id, low, rows, keys, multiplier, missing)
-        begin = _clipped(base_ps, offset)
+        begin = clipped(base_ps, offset)
         duration = min(max(duration, 0), TIME_BOUND)
         finish = begin + duration
         is_aside = False
-        if matters and aside >= 0:
+        if stats > 0 and aside >= 0:
             is_aside = kinds[aside, kept] == 4 and raws[aside, kept] != 0
         around = -1
         hops = 0
         if not is_aside:
             while top >= 0 and (stack_start[top] > begin or stack_end[top] < finish):
+                crosses |= stack_end[top] > begin
                 top -= 1
             if top >= 0:
                 around = stack_kept[top]
@@ -195,7 +141,7 @@ def sift(
             top += 1
             stack_start[top] = begin
             stack_end[top] = finish
-        if matters or wanted[last_row] != 0:
+        if stats > 0 or wanted[last_row] != 0:
             events[kept] = event
             parent[kept] = around
             between[kept] = hops
@@ -207,6 +153,17 @@ def sift(
             around = kept
             hops = -1
             kept += 1
+        else:
+            earliest = min(earliest, begin)
+            latest = max(latest, finish)
+            if around >= 0 and (hops == 0 or duration == 0):
+                outer_events[outer] = event
+                outer_parent[outer] = around
+                outer_metadata[outer] = last_row
+                outer_start_ps[outer] = begin
+                outer_duration_ps[outer] = duration
+                outer_after[outer] = after
+                outer += 1
         if not is_aside:
             stack_kept[top] = around
             stack_between[top] = hops + 1
@@ -214,150 +171,167 @@ def sift(
     if event != events.size:
         fail(report, CHANGED, end)
         return -1
+    report[3] = outer
+    report[4] = earliest
+    report[5] = latest
+    report[6] = crosses
     return kept
 
 
+@kernel("void(i4[::1], i4[::1], i4[::1], b1[::1], b1[::1], i8, i4[::1], b1[::1])")
+def find_levels(
+    groups: Int32s,
+    parent: Int32s,
+    between: Int32s,
+    counts: Bools,
+    around: Bools,
+    depth: int,
+    level: Int32s,
+    is_inner: Bools,
+) -> None:
+    """Within how many others of their group the kept events of a line are, and which are inner.
+
+    An event that is not kept has the group of the event around it. Spans count that have a
+    duration, a group and the kind of those that are not kept. One that lies within another of its
+    group is inner and left out; those ``around`` a moment of note only when they lie within
+    ``depth`` others. So as many levels as that are told apart, at most.
+
+    Out: the level below each event, and the inner ones. All arrays are of the kept events.
+    """
+    for i in range(groups.size):
+        above = 0
+        if parent[i] >= 0 and groups[i] == groups[parent[i]]:
+            above = min(level[parent[i]] + between[i], depth)
+        is_inner[i] = counts[i] and above > 0 and not (around[i] and above < depth)
+        level[i] = above + 1 if counts[i] and not is_inner[i] else above
+
+
+@inner
+def _is_around(moments: Int64s, begin: int, finish: int) -> bool:
+    """Whether one of the ascending moments lies between the two."""
+    low = 0
+    high = moments.size
+    while low < high:
+        middle = (low + high) // 2
+        if moments[middle] > begin:
+            high = middle
+        else:
+            low = middle + 1
+    return bool(low < moments.size and moments[low] < finish)
+
+
 @kernel(
-    "i8(Array(u1, 1, 'C', True), i8, i8, i8, i8, i4[::1], i8[::1], u8, i8, u1[::1], i4[::1],"
-    " i4[::1], b1[::1], b1[::1], i8, i8, i8[::1], i8[::1], i8[::1], i4[::1], i8[::1], i4[::1],"
-    " u1[::1], i8[::1], i8[::1], i8[::1])",
+    "i8(Array(u1, 1, 'C', True), i8, i8, i2[::1], i8[::1], i2[::1], u1[:, ::1], i8[:, ::1],"
+    " i4[::1], b1[::1], i4[::1], i8[::1], i8[::1], i8[::1], i4[::1], i8, i8[::1], i8[::1],"
+    " i8[::1], i4[::1], i4[::1], i4[::1], i8[::1], i8[::1], i8[::1])",
 )
-def outermost(
+def find_inner(
     buffer: Bytes,
-    start: int,
     end: int,
     base_ps: int,
-    low: int,
-    rows: Int32s,
-    keys: Int64s,
-    multiplier: UInt64,
-    missing: int,
+    low_slots: Int16s,
+    high_ids: Int64s,
+    high_slots: Int16s,
     kinds: UInt8s,
+    raws: Int64s,
     events: Int32s,
-    groups: Int32s,
-    titled: Bools,
     apart: Bools,
-    merged: int,
+    outer_events: Int32s,
+    outer_start_ps: Int64s,
+    outer_end_ps: Int64s,
+    outer_after: Int64s,
+    outer_level: Int32s,
     depth: int,
     moments: Int64s,
     stack_start: Int64s,
     stack_end: Int64s,
-    stack_group: Int32s,
-    stack_inside: Int64s,
-    group: Int32s,
-    kind: UInt8s,
+    stack_level: Int32s,
+    stack_outer: Int32s,
+    within: Int32s,
     start_ps: Int64s,
     end_ps: Int64s,
     report: Int64s,
 ) -> int:
-    """Groups, kinds and spans of a line's events, without those that lie within many others.
+    """Spans around moments that lie within some of ``sift``'s outer events, to a depth.
 
-    An event that was not kept by ``sift`` has the group of the event around it. Events of one
-    kind that lie within another of that kind and their own group are left out, those around one
-    of the ``moments`` (ascending) only when they lie within ``depth`` others.
-
-    ``kinds`` says what every row of the metadata is, ``CONTAINER`` for events that are left out
-    but may lie around others. Of the events that ``sift`` kept come their indices, groups (-1 for
-    none), those that are a ``MARKER`` whatever their name, and those that are neither around
-    others nor within them. ``merged`` is the kind. The stack has room for all events.
+    Of the events that ``sift`` kept come their indices and which are neither around others nor
+    within them: what lies within a kept event is not looked for. Of the outer events, which are in
+    the line's order, ``outer_level`` is the level below each. ``moments`` are ascending. No stats
+    are wanted: there are no slots. Out, of every span, the outer event that it lies in, start and
+    end. These arrays and the stack have room for all events.
 
     Returns:
-        How many events were found. ``report[3]`` is the earliest start of an event that was
-        left out, ``report[4]`` the latest end.
+        How many spans were found.
     """
-    event = 0
-    known = 0
     found = 0
-    nearest = 0
-    top = -1
-    last_id = 0
-    last_row = row_of(last_id, low, rows, keys, multiplier, missing)
-    at = start
-    while at < end:
-        key, payload, after = read_field(buffer, at, end, report)
-        if after < 0:
-            return -1
-        at = after
-        if key != EVENTS:
-            continue
-        if event == group.size:
-            fail(report, CHANGED, at)
-            return -1
-        metadata_id = 0
-        offset = 0
-        duration = 0
-        while payload < after:
-            key, value, behind = read_field(buffer, payload, after, report)
-            if behind < 0:
-                return -1
-            payload = behind
-            if key == METADATA_ID:
-                metadata_id = value
-            elif key == OFFSET:
-                offset = value
-            elif key == DURATION:
-                duration = value
-            elif key == OCCURRENCES:
-                offset = 0
-        if metadata_id != last_id:
-            last_id = metadata_id
-            last_row = row_of(metadata_id, low, rows, keys, multiplier, missing)
-        begin = _clipped(base_ps, offset)
-        duration = min(max(duration, 0), TIME_BOUND)
-        finish = begin + duration
-        own = -1
-        what = kinds[last_row]
-        is_apart = False
-        is_known = known < events.size and events[known] == event
-        if is_known:
-            own = groups[known]
-            is_apart = apart[known]
-            if titled[known]:
-                what = MARKER
+    known = 0
+    outer = 0
+    while outer < outer_events.size:
+        event = outer_events[outer]
+        at = outer_after[outer]
+        top = 0
+        stack_start[0] = outer_start_ps[outer]
+        stack_end[0] = outer_end_ps[outer]
+        stack_level[0] = outer_level[outer]
+        stack_outer[0] = outer
+        outer += 1
+        while known < events.size and events[known] <= event:
             known += 1
-        inside = 0
-        if not is_apart:
+        # Until an event that is not within the first of the stack. An outer event on the way,
+        # which is within a kept one, joins the stack, so that nothing is read twice.
+        while at < end:
+            key, payload, after = read_field(buffer, at, end, report)
+            if after < 0:
+                return -1
+            at = after
+            if key != EVENTS:
+                continue
+            event += 1
+            if event >= start_ps.size:
+                fail(report, CHANGED, at)
+                return -1
+            is_kept = known < events.size and events[known] == event
+            if is_kept:
+                known += 1
+                if apart[known - 1]:
+                    continue
+            _, offset, duration, _, stats = read_event(
+                buffer,
+                payload,
+                after,
+                low_slots,
+                high_ids,
+                high_slots,
+                0,
+                kinds,
+                raws,
+                report,
+            )
+            if stats < 0:
+                return -1
+            begin = clipped(base_ps, offset)
+            finish = begin + min(max(duration, 0), TIME_BOUND)
             while top >= 0 and (stack_start[top] > begin or stack_end[top] < finish):
                 top -= 1
-            if top >= 0:
-                if not is_known:
-                    own = stack_group[top]
-                if own == stack_group[top]:
-                    inside = stack_inside[top]
-        counts = what == merged and duration > 0 and own >= 0
-        is_left_out = counts and inside > 0
-        if is_left_out and inside < depth:
-            # The first moment after the begin.
-            if nearest > 0 and moments[nearest - 1] > begin:
-                low_at = 0
-                while low_at < nearest:
-                    middle = (low_at + nearest) // 2
-                    if moments[middle] > begin:
-                        nearest = middle
-                    else:
-                        low_at = middle + 1
-            while nearest < moments.size and moments[nearest] <= begin:
-                nearest += 1
-            is_left_out = nearest >= moments.size or moments[nearest] >= finish
-        if is_left_out:
-            report[3] = min(report[3], begin)
-            report[4] = max(report[4], finish)
-        elif own >= 0 and what != CONTAINER:
-            group[found] = own
-            kind[found] = what
-            start_ps[found] = begin
-            end_ps[found] = finish
-            found += 1
-            if counts:
-                inside += 1
-        if not is_apart:
+            if top < 0:
+                break
+            level = stack_level[top]
+            own = stack_outer[top]
+            if is_kept:
+                level = _WITHIN_KEPT
+            elif outer < outer_events.size and outer_events[outer] == event:
+                level = outer_level[outer]
+                own = outer
+                outer += 1
+            elif 0 <= level < depth and _is_around(moments, begin, finish):
+                within[found] = own
+                start_ps[found] = begin
+                end_ps[found] = finish
+                found += 1
+                level += 1
             top += 1
             stack_start[top] = begin
             stack_end[top] = finish
-            stack_group[top] = own
-            stack_inside[top] = inside
-        event += 1
-    if event != group.size:
-        fail(report, CHANGED, end)
-        return -1
+            stack_level[top] = level
+            stack_outer[top] = own
     return found

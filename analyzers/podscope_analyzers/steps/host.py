@@ -8,13 +8,12 @@ from numpy.typing import NDArray
 
 from podscope_analyzers.kernels import nest
 from podscope_analyzers.kernels.forest import spread_below
-from podscope_analyzers.kernels.sieve import CONTAINER, MARKER
 from podscope_analyzers.op_names import is_infeed_enqueue, parse_op_name
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane
 from podscope_analyzers.steps.database import Bools, Int64s
 from podscope_analyzers.steps.event_types import EventType
 from podscope_analyzers.steps.events import HOST_MARKER, StepEvents, unite
-from podscope_analyzers.steps.outermost import outermost_events
+from podscope_analyzers.steps.outermost import CONTAINER, MARKER, outermost_events
 from podscope_analyzers.xspace import Columns
 
 _MARKERS: Final = ("train", "test", "TraceContext")

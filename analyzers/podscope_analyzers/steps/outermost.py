@@ -7,18 +7,20 @@ these moments as many levels are kept as there are such events at one, and one m
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
-from podscope_analyzers.kernels.sieve import MARKER
+from podscope_analyzers.kernels.sieve import find_levels
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane
 from podscope_analyzers.steps.database import Int64s
 from podscope_analyzers.steps.event_types import EventType
 from podscope_analyzers.steps.events import HOST_MARKER, StepEvents, unite
 from podscope_analyzers.steps.exclusive import REACH_PS
-from podscope_analyzers.xspace.columns import UInt8s
-from podscope_analyzers.xspace.wire import Spans
+from podscope_analyzers.xspace.columns import Bools, UInt8s
+
+MARKER: Final = 254
+CONTAINER: Final = 255
 
 
 def outermost_events(
@@ -28,60 +30,91 @@ def outermost_events(
 
     Args:
         plane: The host's.
-        kinds: Of every row of its metadata: an :class:`EventType`, ``MARKER`` or ``CONTAINER``.
+        kinds: Of every row of its metadata: an :class:`EventType`, ``MARKER``, or ``CONTAINER``
+            for events that are left out but may lie around others.
         read_all: Gives those of one line, where its notable events are not known.
     """
+    sieve = plane.sieve
     lines = [line for line in plane.lines if line.event_count]
     sifted = [line for line in lines if line.notable and line.notable_groups is not None]
-    if not sifted or "group_id" in plane.stat_names:
+    if sieve is None or not sifted or "group_id" in plane.stat_names:
+        return None
+    # Of events that were passed over, only those of this kind may be left out.
+    if (kinds[: len(sieve.rows)][sieve.rows == 0] != EventType.HOST_COMPUTE).any():
+        return None
+    # Times that far out are cut, and may have no duration then.
+    if any(line.notable and not _is_near(line.notable.reach_ps) for line in sifted):
         return None
     whole = {id(line): read_all(line) for line in lines if line not in sifted}
-    found = {id(line): _spans(line, kinds, 1, np.zeros(0, np.int64)) for line in sifted}
-    empty = [_empty(part) for part in (*whole.values(), *(_events(s) for s in found.values()))]
-    most, moments = _most_at_once(empty)
+    found = {id(line): _events(line, kinds, 1, np.zeros(0, np.int64)) for line in sifted}
+    most, moments = _most_at_once([_empty(part) for part in (*whole.values(), *found.values())])
     if most:
-        found = {id(line): _spans(line, kinds, most + 1, moments) for line in sifted}
-    # Times that far out are cut, and may have no duration then.
-    if any(part.left_out and not _is_near(*part.left_out) for part in found.values()):
-        return None
-    return unite(
-        [
-            whole[id(line)]
-            if id(line) in whole
-            else replace(_events(found[id(line)]), names=_names(line))
-            for line in lines
-        ]
-    )
+        found = {id(line): _events(line, kinds, most + 1, moments) for line in sifted}
+    return unite([{**whole, **found}[id(line)] for line in lines])
 
 
-def _is_near(start_ps: int, end_ps: int) -> bool:
-    return start_ps >= 0 and end_ps <= REACH_PS
+def _is_near(reach_ps: tuple[int, int] | None) -> bool:
+    return reach_ps is None or (reach_ps[0] >= 0 and reach_ps[1] <= REACH_PS)
 
 
-def _names(line: PreparedLine) -> dict[int, str]:
-    _, steps, names = line.named_steps()
-    # The last name that a line gives is the one that stays.
-    return {step: name for step, name in zip(steps.tolist(), names, strict=True) if name}
-
-
-def _spans(line: PreparedLine, kinds: UInt8s, depth: int, moments: Int64s) -> Spans:
+def _events(line: PreparedLine, kinds: UInt8s, depth: int, moments: Int64s) -> StepEvents:
     sifted, groups, source = line.notable, line.notable_groups, line.source
     if sifted is None or groups is None or source is None:
         problem = "only lines with notable events are read so"
         raise ValueError(problem)
-    events, _, names = line.named_steps()
-    titled = np.zeros(len(groups), np.bool_)
-    has_name = np.array([bool(name) for name in names], np.bool_)
-    titled[np.searchsorted(sifted.events, events[has_name])] = True
-    return source.outermost(
-        sifted,
-        kinds,
+    columns, outer = sifted.columns, sifted.outer
+    at, steps, names = line.named_steps()
+    kind = kinds[columns.metadata]
+    titled = at[np.array([bool(name) for name in names], np.bool_)]
+    kind[np.searchsorted(sifted.events, titled)] = MARKER
+    start, end = columns.start_ps, columns.start_ps + columns.duration_ps
+    level = np.zeros(len(groups), np.int32)
+    is_inner = np.zeros(len(groups), np.bool_)
+    find_levels(
         np.ascontiguousarray(groups),
-        titled,
-        merged=EventType.HOST_COMPUTE,
-        depth=depth,
-        moments=moments,
+        sifted.parent,
+        sifted.between,
+        (kind == EventType.HOST_COMPUTE) & (end > start) & (groups >= 0),
+        _is_around(moments, start, end),
+        depth,
+        level,
+        is_inner,
     )
+    marker = np.flatnonzero((groups >= 0) & (kind == MARKER))
+    event = np.flatnonzero((groups >= 0) & (kind < MARKER) & ~is_inner)
+    outer_end = outer.start_ps + outer.duration_ps
+    outer_group, above = groups[outer.parent], level[outer.parent]
+    around = _is_around(moments, outer.start_ps, outer_end)
+    wanted = (above == 0) | (around & (above < depth)) | (outer.duration_ps == 0)
+    wanted &= outer_group >= 0
+    deep = np.flatnonzero(wanted & around & (above + 1 < depth))
+    inner = source.inner_spans(sifted, deep, above[deep] + np.int32(1), depth, moments)
+    shown = np.flatnonzero(wanted)
+    passed = len(shown) + len(inner.outer)
+    return StepEvents(
+        marker_step=groups[marker].astype(np.int64),
+        marker_core=np.full(len(marker), HOST_MARKER, np.int64),
+        marker_begin_ps=start[marker],
+        marker_duration_ps=end[marker] - start[marker],
+        event_step=np.concatenate(
+            [groups[event], outer_group[shown], outer_group[deep[inner.outer]]], dtype=np.int64
+        ),
+        event_type=np.concatenate([kind[event], np.full(passed, EventType.HOST_COMPUTE, np.uint8)]),
+        event_begin_ps=np.concatenate([start[event], outer.start_ps[shown], inner.start_ps]),
+        event_end_ps=np.concatenate([end[event], outer_end[shown], inner.end_ps]),
+        # The last name that a line gives is the one that stays.
+        names={step: name for step, name in zip(steps.tolist(), names, strict=True) if name},
+    )
+
+
+def _is_around(moments: Int64s, start_ps: Int64s, end_ps: Int64s) -> Bools:
+    """Which spans one of the ascending moments lies in, its ends not included."""
+    if not len(moments):
+        return np.zeros(len(start_ps), np.bool_)
+    following = np.searchsorted(moments, start_ps, side="right")
+    is_found = following < len(moments)
+    around: Bools = is_found & (moments[np.minimum(following, len(moments) - 1)] < end_ps)
+    return around
 
 
 def _empty(events: StepEvents) -> tuple[Int64s, Int64s]:
@@ -101,18 +134,3 @@ def _most_at_once(empty: Sequence[tuple[Int64s, Int64s]]) -> tuple[int, Int64s]:
     step, moment = step[order], moment[order]
     first = np.flatnonzero(np.append(True, (step[1:] != step[:-1]) | (moment[1:] != moment[:-1])))
     return int(np.diff(np.append(first, len(step))).max()), np.unique(moment)
-
-
-def _events(part: Spans) -> StepEvents:
-    marker = part.kind == MARKER
-    event = ~marker
-    return StepEvents(
-        marker_step=part.group[marker].astype(np.int64),
-        marker_core=np.full(int(marker.sum()), HOST_MARKER, np.int64),
-        marker_begin_ps=part.start_ps[marker],
-        marker_duration_ps=part.end_ps[marker] - part.start_ps[marker],
-        event_step=part.group[event].astype(np.int64),
-        event_type=part.kind[event],
-        event_begin_ps=part.start_ps[event],
-        event_end_ps=part.end_ps[event],
-    )

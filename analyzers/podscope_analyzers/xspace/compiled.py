@@ -6,17 +6,18 @@ from typing import Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from podscope_analyzers.kernels import sieve
+from podscope_analyzers.kernels import events, sieve
 from podscope_analyzers.kernels import wire as kernels
 from podscope_analyzers.kernels.factorise import SEED, factorise, factorise_texts
 from podscope_analyzers.xspace.columns import Int32s, Int64s, UInt8s
 from podscope_analyzers.xspace.wire import (
     DecodedLine,
+    InnerRequest,
+    InnerSpans,
     LineRequest,
+    OuterEvents,
     SiftedEvents,
     Span,
-    SpanRequest,
-    Spans,
     WireError,
     too_many,
     walk,
@@ -99,6 +100,7 @@ class CompiledWire:
         array.flags.writeable = False
         self._buffer = array
         self._payloads = BufferPayloads(array)
+        self.sifter = CompiledSifter(array, self._payloads)
 
     def _measure(self, span: Span, fields: frozenset[int]) -> tuple[int, int, int, int]:
         """Count and bytes of some fields, and the stretch they lie in."""
@@ -170,14 +172,14 @@ class CompiledWire:
             # Zeros that nobody writes to take no memory.
             np.zeros(n, np.int64),
         )
-        marks = np.empty((n + kernels.MARK_EVERY - 1) // kernels.MARK_EVERY, np.int64)
+        marks = np.empty((n + events.MARK_EVERY - 1) // events.MARK_EVERY, np.int64)
         shape = (request.slot_count, request.count)
         kinds, raws = _sparse_zeros(shape, np.uint8), _sparse_zeros(shape, np.int64)
         if request.count and (n or request.slot_count):
             low, rows, keys = _metadata_table(request.metadata_ids)
             low_slots, high_ids, high_slots = _stat_table(request)
             report = np.zeros(8, np.int64)
-            kernels.decode(
+            events.decode(
                 self._buffer,
                 *request.span,
                 request.base_ps,
@@ -203,18 +205,58 @@ class CompiledWire:
             metadata, start, duration, occurrences, kinds, raws, self._payloads, marks
         )
 
+    def event(self, span: Span, index: int, marks: Int64s) -> bytes:
+        """The XEvent message of one event."""
+        start, end = span
+        skip = index
+        if len(marks):
+            start, skip = int(marks[index // events.MARK_EVERY]), index % events.MARK_EVERY
+        report = np.zeros(8, np.int64)
+        at = kernels.skip_events(self._buffer, start, end, skip, report)
+        _raise(report)
+        return self._payloads.value(at)
+
+    def check(self, span: Span) -> int:
+        """Reads every event of a line; how many stats they have."""
+        report = np.zeros(8, np.int64)
+        kernels.check_line(self._buffer, *span, report)
+        _raise(report)
+        return int(report[3])
+
+
+class CompiledSifter:
+    """The compiled form of what reads few events of a line.
+
+    Args:
+        buffer: The XSpace's bytes.
+        payloads: Of the stats in them.
+    """
+
+    def __init__(self, buffer: npt.NDArray[np.uint8], payloads: BufferPayloads) -> None:
+        self._buffer = buffer
+        self._payloads = payloads
+
     def sift(self, request: LineRequest, rows: UInt8s, aside: int) -> SiftedEvents | None:
         """The events of a line that matter, and how they nest; None when nearly all do."""
         n = request.count
         # Room for all of them; what is not written to takes no memory.
-        narrow = [np.empty(n, np.int32) for _ in range(6)]
-        wide = [np.empty(n, np.int64) for _ in range(4)]
+        indices, parent, between, metadata = (np.empty(n, np.int32) for _ in range(4))
+        start, duration = np.empty(n, np.int64), np.empty(n, np.int64)
         occurrences = np.zeros(n, np.int64)
         shape = (request.slot_count, n)
         kinds, raws = _sparse_zeros(shape, np.uint8), _sparse_zeros(shape, np.int64)
+        outer = OuterEvents(
+            events=np.empty(n, np.int32),
+            parent=np.empty(n, np.int32),
+            metadata=np.empty(n, np.int32),
+            start_ps=np.empty(n, np.int64),
+            duration_ps=np.empty(n, np.int64),
+            after=np.empty(n, np.int64),
+        )
         low, table, keys = _metadata_table(request.metadata_ids)
         low_slots, high_ids, high_slots = _stat_table(request)
         report = np.zeros(8, np.int64)
+        report[4:6] = _FAR, -_FAR
         count = sieve.sift(
             self._buffer,
             *request.span,
@@ -229,105 +271,91 @@ class CompiledWire:
             high_slots,
             rows,
             aside,
-            wide[0],
-            wide[1],
-            narrow[0],
-            narrow[1],
-            narrow[2],
-            narrow[3],
-            narrow[4],
-            narrow[5],
-            wide[2],
-            wide[3],
+            np.empty(n, np.int64),
+            np.empty(n, np.int64),
+            np.empty(n, np.int32),
+            np.empty(n, np.int32),
+            indices,
+            parent,
+            between,
+            metadata,
+            start,
+            duration,
             occurrences,
             kinds,
             raws,
+            outer.events,
+            outer.parent,
+            outer.metadata,
+            outer.start_ps,
+            outer.duration_ps,
+            outer.after,
             report,
         )
         _raise(report)
         if count == sieve.DENSE:
             return None
-        events, parent, between, metadata = (column[:count] for column in narrow[2:])
+        found, earliest, latest, crosses = (int(value) for value in report[3:7])
         decoded = DecodedLine(
-            metadata,
-            wide[2][:count],
-            wide[3][:count],
+            metadata[:count],
+            start[:count],
+            duration[:count],
             occurrences[:count],
             kinds[:, :count],
             raws[:, :count],
             self._payloads,
             _NO_INT64,
         )
-        return SiftedEvents(events, parent, between, decoded)
+        return SiftedEvents(
+            events=indices[:count],
+            parent=parent[:count],
+            between=between[:count],
+            columns=decoded,
+            outer=outer.take(slice(found)),
+            reach_ps=(earliest, latest) if earliest <= latest else None,
+            is_nested=not crosses,
+        )
 
-    def outermost(self, request: SpanRequest) -> Spans:
-        """Spans of a line, without the inner ones of a kind."""
-        line = request.line
+    def inner_spans(self, request: InnerRequest) -> InnerSpans:
+        """Spans around some moments within outer events."""
+        line, outer = request.line, request.outer
         n = line.count
-        stack_group, group = np.empty(n, np.int32), np.empty(n, np.int32)
-        kind = np.empty(n, np.uint8)
-        wide = [np.empty(n, np.int64) for _ in range(5)]
-        low, table, keys = _metadata_table(line.metadata_ids)
+        within, start, end = np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64)
+        low_slots, high_ids, high_slots = _stat_table(line)
         report = np.zeros(8, np.int64)
-        report[3:5] = _FAR, -_FAR
-        count = sieve.outermost(
+        count = sieve.find_inner(
             self._buffer,
-            *line.span,
+            line.span[1],
             line.base_ps,
-            low,
-            table,
-            keys,
-            SEED,
-            len(line.metadata_ids),
-            request.kinds,
+            low_slots,
+            high_ids,
+            high_slots,
+            np.empty((0, 0), np.uint8),
+            np.empty((0, 0), np.int64),
             request.events,
-            request.groups,
-            request.titled,
             request.apart,
-            request.merged,
+            outer.events,
+            outer.start_ps,
+            outer.start_ps + outer.duration_ps,
+            outer.after,
+            request.levels,
             request.depth,
             request.moments,
-            wide[0],
-            wide[1],
-            stack_group,
-            wide[2],
-            group,
-            kind,
-            wide[3],
-            wide[4],
+            np.empty(n, np.int64),
+            np.empty(n, np.int64),
+            np.empty(n, np.int32),
+            np.empty(n, np.int32),
+            within,
+            start,
+            end,
             report,
         )
         _raise(report)
-        first, last = int(report[3]), int(report[4])
-        return Spans(
-            group[:count],
-            kind[:count],
-            wide[3][:count],
-            wide[4][:count],
-            (first, last) if first < _FAR else None,
-        )
-
-    def event(self, span: Span, index: int, marks: Int64s) -> bytes:
-        """The XEvent message of one event."""
-        start, end = span
-        skip = index
-        if len(marks):
-            start, skip = int(marks[index // kernels.MARK_EVERY]), index % kernels.MARK_EVERY
-        report = np.zeros(8, np.int64)
-        at = kernels.skip_events(self._buffer, start, end, skip, report)
-        _raise(report)
-        return self._payloads.value(at)
-
-    def check(self, span: Span) -> int:
-        """Reads every event of a line; how many stats they have."""
-        report = np.zeros(8, np.int64)
-        kernels.check_line(self._buffer, *span, report)
-        _raise(report)
-        return int(report[3])
+        return InnerSpans(within[:count], start[:count], end[:count])
 
 
 def _metadata_table(ids: Int64s) -> tuple[int, Int32s, Int64s]:
-    """Lowest id, rows and keys as ``kernels.decode`` looks them up.
+    """Lowest id, rows and keys as ``events.decode`` looks them up.
 
     A file chooses its ids, so no array is sized by one: ids close together are looked up by
     their distance from the lowest, any others by hash.
@@ -341,7 +369,7 @@ def _metadata_table(ids: Int64s) -> tuple[int, Int32s, Int64s]:
         return low, rows, _NO_INT64
     size = 1 << (2 * len(ids)).bit_length()
     rows, keys = np.full(size, -1, np.int32), np.zeros(size, np.int64)
-    kernels.hash_ids(np.require(ids, np.int64, ["C", "W"]), SEED, rows, keys)
+    events.hash_ids(np.require(ids, np.int64, ["C", "W"]), SEED, rows, keys)
     return low, rows, keys
 
 

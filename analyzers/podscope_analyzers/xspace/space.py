@@ -31,10 +31,11 @@ from podscope_analyzers.xspace.metadata import (
 )
 from podscope_analyzers.xspace.wire import (
     DecodedLine,
+    InnerRequest,
+    InnerSpans,
     LineRequest,
+    OuterEvents,
     Span,
-    SpanRequest,
-    Spans,
     Wire,
     WireError,
     too_many,
@@ -78,6 +79,10 @@ class Sifted:
         between: Events of the line between the two that are not among them.
         apart: Which take no part in the nesting.
         columns: Their columns.
+        outer: Of the other events, those right below a kept one, and those without duration
+            below any; what else is within a kept event is within these.
+        reach_ps: Earliest start and latest end of the other events; None where there are none.
+        is_nested: Whether no event of the line crosses or comes before one that it lies in.
     """
 
     events: Int32s
@@ -85,6 +90,9 @@ class Sifted:
     between: Int32s
     apart: Bools
     columns: Columns
+    outer: OuterEvents
+    reach_ps: tuple[int, int] | None
+    is_nested: bool
 
 
 def _processors() -> int:
@@ -154,7 +162,7 @@ class Line:
         return self._columns
 
     def sift(self, sieve: Sieve) -> Sifted | None:
-        """The events that a sieve keeps; nothing else of the line is in memory then.
+        """The events that a sieve keeps; little else of the line is in memory then.
 
         Returns:
             None when these would be nearly all, or when there are no compiled kernels.
@@ -162,55 +170,59 @@ class Line:
         Raises:
             XSpaceError: an event is not valid.
         """
+        sifter = self._plane.space.wire.sifter
+        if sifter is None:
+            return None
         known = self._plane.stat_names
         slots = {name: slot for slot, name in enumerate(sorted(sieve.stats & known))}
-        request, wire = self._request(slots, fields=True), self._plane.space.wire
+        request = self._request(slots, fields=True)
         aside = slots.get(sieve.aside, -1)
-        found = self._plane.guarded(lambda: wire.sift(request, sieve.rows, aside), line=self.name)
+        found = self._plane.guarded(lambda: sifter.sift(request, sieve.rows, aside), line=self.name)
         if found is None:
             return None
         columns = self._columns_of([(slots, found.columns)], sieve.stats - known)
         apart = np.zeros(len(columns), np.bool_)
         if aside >= 0:
             apart = columns.stat(sieve.aside).ints() != 0
-        return Sifted(found.events, found.parent, found.between, apart, columns)
+        return Sifted(
+            events=found.events,
+            parent=found.parent,
+            between=found.between,
+            apart=apart,
+            columns=columns,
+            outer=found.outer,
+            reach_ps=found.reach_ps,
+            is_nested=found.is_nested,
+        )
 
-    def outermost(
-        self,
-        sifted: Sifted,
-        kinds: UInt8s,
-        groups: Int32s,
-        titled: Bools,
-        *,
-        merged: int,
-        depth: int,
-        moments: Int64s,
-    ) -> Spans:
-        """Spans of the line's events by group and kind, without inner ones of one kind.
+    def inner_spans(
+        self, sifted: Sifted, chosen: Int64s, levels: Int32s, depth: int, moments: Int64s
+    ) -> InnerSpans:
+        """Events around some moments that a sieve passed over, within its outer ones.
+
+        Those within an event that it kept are left out.
 
         Args:
-            sifted: What a sieve kept of the line.
-            kinds: Of every row of the event metadata; see ``kernels.sieve.outermost``.
-            groups: Of the kept events, -1 for none, shape (k,).
-            titled: Those that are markers whatever their name, shape (k,).
-            merged: The kind of which inner events are left out.
-            depth: Those that lie within so many others of their group.
-            moments: Those around none of these, when they lie within any other of their group;
-                ascending, shape (t,).
+            sifted: What the sieve left of the line.
+            chosen: The outer events to look into, ascending, shape (c,).
+            levels: Level below each of them, shape (c,).
+            depth: Level from which on nothing is wanted.
+            moments: Ascending, shape (t,).
         """
-        request = SpanRequest(
+        sifter = self._plane.space.wire.sifter
+        if sifter is None:
+            problem = "what was sifted without kernels cannot be looked into"
+            raise ValueError(problem)
+        request = InnerRequest(
             line=self._request({}, fields=True),
-            kinds=kinds,
             events=sifted.events,
-            groups=groups,
-            titled=titled,
             apart=sifted.apart,
-            merged=merged,
+            outer=sifted.outer.take(chosen),
+            levels=levels,
             depth=depth,
             moments=moments,
         )
-        wire = self._plane.space.wire
-        return self._plane.guarded(lambda: wire.outermost(request), line=self.name)
+        return self._plane.guarded(lambda: sifter.inner_spans(request), line=self.name)
 
     def _decode(self, names: list[str]) -> tuple[dict[str, int], DecodedLine]:
         slots = {name: slot for slot, name in enumerate(names)}

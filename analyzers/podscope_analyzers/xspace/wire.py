@@ -88,66 +88,114 @@ class DecodedLine:
 
 
 @dataclass(frozen=True)
+class OuterEvents:
+    """Events of a line that are not kept, but lie right below one that is, each of shape (c,).
+
+    Those without duration lie anywhere below one. All others are within one of these, or have no
+    kept event around them.
+
+    Attributes:
+        events: Their indices in the line, ascending.
+        parent: Which kept event is the innermost around each.
+        metadata: Row of the plane's event metadata.
+        start_ps: As in ``DecodedLine``.
+        duration_ps: As in ``DecodedLine``.
+        after: Where the next event may start in the bytes.
+    """
+
+    events: Int32s
+    parent: Int32s
+    metadata: Int32s
+    start_ps: Int64s
+    duration_ps: Int64s
+    after: Int64s
+
+    def take(self, chosen: Int64s | slice) -> "OuterEvents":
+        """Some of them, by their numbers."""
+        return OuterEvents(**{name: column[chosen] for name, column in vars(self).items()})
+
+
+@dataclass(frozen=True)
 class SiftedEvents:
-    """Some events of a line, each of shape (k,), and how they nest.
+    """Some events of a line, each of shape (k,), how they nest, and what is between them.
 
     Attributes:
         events: Their indices in the line, ascending.
         parent: Which of them is the innermost around each, -1 for none.
         between: Events of the line between the two that are not among them.
         columns: Their fields and stats.
+        outer: The outer ones of the others.
+        reach_ps: Earliest start and latest end of the others; None where there are none.
+        is_nested: Whether no event of the line crosses or comes before one that it lies in.
     """
 
     events: Int32s
     parent: Int32s
     between: Int32s
     columns: DecodedLine
+    outer: OuterEvents
+    reach_ps: tuple[int, int] | None
+    is_nested: bool
 
 
 @dataclass(frozen=True)
-class SpanRequest:
-    """Which spans of a line are wanted; see ``kernels.sieve.outermost``.
+class InnerRequest:
+    """Which events within some outer ones are wanted; see ``kernels.sieve.find_inner``.
 
     Attributes:
         line: Without stats.
-        kinds: Of every row of the metadata, shape (m + 1,).
-        events: Events that are known, ascending, shape (k,).
-        groups: Of each of them, -1 for none, shape (k,).
-        titled: Which are markers whatever their name, shape (k,).
-        apart: Which take no part in the nesting, shape (k,).
-        merged: The kind of which inner events are left out.
-        depth: Those within so many others.
-        moments: Those around none of these, when they lie within any other; ascending, (t,).
+        events: The kept events, ascending, shape (k,).
+        apart: Which of them take no part in the nesting, shape (k,).
+        outer: In the order of the line, shape (c,).
+        levels: Level below each of them, shape (c,).
+        depth: Level from which on nothing is wanted.
+        moments: Of which a wanted event lies around one; ascending, shape (t,).
     """
 
     line: LineRequest
-    kinds: UInt8s
     events: Int32s
-    groups: Int32s
-    titled: Bools
     apart: Bools
-    merged: int
+    outer: OuterEvents
+    levels: Int32s
     depth: int
     moments: Int64s
 
 
 @dataclass(frozen=True)
-class Spans:
-    """Spans of a line, each of shape (f,).
+class InnerSpans:
+    """Spans within outer events, each of shape (f,).
 
     Attributes:
-        left_out: Earliest start and latest end of the events that were left out; None for none.
+        outer: Which outer event each lies in.
+        start_ps: Picoseconds from the space's base.
+        end_ps: Likewise.
     """
 
-    group: Int32s
-    kind: UInt8s
+    outer: Int32s
     start_ps: Int64s
     end_ps: Int64s
-    left_out: tuple[int, int] | None
+
+
+class Sifter(Protocol):
+    """Reads few events of a line in less time than it takes to decode all."""
+
+    def sift(self, request: LineRequest, rows: UInt8s, aside: int) -> SiftedEvents | None:
+        """The events of a line that have a wanted stat, or a name of a row that is not 0.
+
+        ``aside`` is the slot of the stat that takes an event out of the nesting, or -1. None
+        where these would be nearly all.
+        """
+
+    def inner_spans(self, request: InnerRequest) -> InnerSpans:
+        """Spans around some moments within events that ``sift`` found to be outer ones."""
 
 
 class Wire(Protocol):
     """The operations on the bytes of one XSpace."""
+
+    @property
+    def sifter(self) -> Sifter | None:
+        """Reads few events of a line; None where that takes as long as decoding all."""
 
     def lift(self, span: Span, field: int, limit: int) -> list[Span]:
         """Payloads of a length-delimited field, in order; more than ``limit`` is an error."""
@@ -166,16 +214,6 @@ class Wire(Protocol):
 
     def decode(self, request: LineRequest) -> DecodedLine:
         """Columns of a line."""
-
-    def sift(self, request: LineRequest, rows: UInt8s, aside: int) -> SiftedEvents | None:
-        """The events of a line that have a wanted stat, or a name of a row that is not 0.
-
-        ``aside`` is the slot of the stat that takes an event out of the nesting, or -1. None
-        where these would be nearly all, or where it would take as long as decoding all.
-        """
-
-    def outermost(self, request: SpanRequest) -> Spans:
-        """Spans of a line without the inner ones, where ``sift`` gave its events."""
 
     def event(self, span: Span, index: int, marks: Int64s) -> bytes:
         """The XEvent message of one event."""
@@ -267,6 +305,8 @@ class PortableWire:
         buffer: The XSpace's bytes.
     """
 
+    sifter = None
+
     def __init__(self, buffer: memoryview) -> None:
         self._buffer = buffer
         self._last: tuple[Span, xplane_pb2.XLine] | None = None
@@ -341,13 +381,6 @@ class PortableWire:
             payloads=ListPayloads(payloads),
             marks=np.empty(0, np.int64),
         )
-
-    def sift(self, request: LineRequest, rows: UInt8s, aside: int) -> None:
-        """None: here it takes as long as decoding all."""
-
-    def outermost(self, request: SpanRequest) -> Spans:
-        """Is not asked for."""
-        raise NotImplementedError
 
     def check(self, span: Span) -> int:
         """Reads every event of a line; how many stats they have."""

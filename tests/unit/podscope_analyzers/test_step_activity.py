@@ -1,6 +1,7 @@
 import numpy as np
 
 from podscope_analyzers import open_xspace
+from podscope_analyzers.prepare import prepare
 from podscope_analyzers.states import pack_state, unpack_state
 from podscope_analyzers.step_activity import StepActivity, step_activity
 from podscope_protos.v1 import xplane_pb2
@@ -30,7 +31,7 @@ def _space(lines: dict[str, list[Event]]) -> bytes:
 def _activity(lines: dict[str, list[Event]], *steps: tuple[int, int]) -> StepActivity:
     begin = np.array([begin for begin, _ in steps], dtype=np.int64)
     end = np.array([begin + duration for begin, duration in steps], dtype=np.int64)
-    return step_activity(open_xspace(_space(lines)), begin, end)
+    return step_activity(prepare(open_xspace(_space(lines))), begin, end)
 
 
 def _parts(activity: StepActivity) -> list[tuple[int, int, int, int]]:
@@ -110,6 +111,28 @@ def test_training_on_a_batch_is_not_input() -> None:
     assert _parts(_activity(lines, (0, 100))) == [(0, 0, 0, 100)]
 
 
+def test_a_function_that_takes_as_long_as_a_step_is_not_its_marker() -> None:
+    lines: dict[str, list[Event]] = {
+        "python": [("$loop.py:3 run", 0, 100), ("train", 0, 100), ("a", 10, 20)]
+    }
+    assert _activity(lines, (0, 100)).phases == ("a",)
+
+
+def test_functions_right_below_the_marker_are_phases_and_those_within_them_are_not() -> None:
+    lines: dict[str, list[Event]] = {
+        "python": [
+            ("train", 0, 100),
+            ("$data.py:1 load", 0, 30),
+            ("$builtins len", 5, 10),
+            ("forward", 40, 50),
+            ("$model.py:8 call", 45, 40),
+        ]
+    }
+    activity = _activity(lines, (0, 100))
+    assert activity.phases == ("forward", "$data.py:1 load")
+    assert activity.phase_ps.tolist() == [[50], [30]]
+
+
 def test_phases_of_every_step_are_summed_by_name_the_longest_first() -> None:
     lines: dict[str, list[Event]] = {
         "python": [
@@ -129,7 +152,7 @@ def test_phases_of_every_step_are_summed_by_name_the_longest_first() -> None:
 
 def test_a_host_without_a_host_plane_spends_its_steps_on_the_rest() -> None:
     space = open_xspace(xplane_pb2.XSpace(hostnames=["host"]).SerializeToString())
-    activity = step_activity(space, np.array([0]), np.array([100]))
+    activity = step_activity(prepare(space), np.array([0]), np.array([100]))
     assert _parts(activity) == [(0, 0, 0, 100)]
     assert activity.phases == ()
 

@@ -13,12 +13,16 @@ from podscope_analyzers.annotations import host_annotations
 from podscope_analyzers.grouping.groups import Groups
 from podscope_analyzers.op_metrics.host_databases import host_op_database
 from podscope_analyzers.prepare import PreparedSpace, prepare
+from podscope_analyzers.prepared import PreparedPlane
+from podscope_analyzers.step_activity import step_activity
 from podscope_analyzers.steps import host_step_database
+from podscope_analyzers.steps.intersection import step_spans
 from podscope_analyzers.xspace import Limits
+from podscope_analyzers.xspace.columns import Int64s
 from podscope_analyzers.xspace.wire import PortableWire
 from podscope_protos.v1 import xplane_pb2
 
-FRAMES = ("$model.py:1 call", "$builtins len", "$model.py:7 loss")
+FRAMES = ("$model.py:1 call", "$builtins len", "$model.py:7 loss", "$nccl.py:2 reduce")
 NAMED = (
     "train",
     "PjitFunction(step)",
@@ -29,6 +33,8 @@ NAMED = (
     "MemcpyHtoD",
     "TraceContext",
     "ExecutorState::Process",
+    "load_batch",
+    "all-reduce-start.1",
 )
 NAMES = FRAMES + NAMED
 STATS = ("_r", "_pt", "_p", "_ct", "_c", "_a", "step_num", "iter_num", "id", "is_func", "hlo_op")
@@ -78,12 +84,26 @@ def plain(value: Any) -> Any:
     return value
 
 
+def any_spans(host: PreparedPlane) -> tuple[Int64s, Int64s]:
+    """Start and end of the named events, as if all of these marked steps."""
+    spans = {
+        (int(columns.start_ps[at]), int(columns.start_ps[at] + columns.duration_ps[at]))
+        for columns in (line.source.columns() for line in host.lines if line.source)
+        for at in np.flatnonzero(columns.metadata >= len(FRAMES))
+    }
+    begin, end = np.array(sorted(spans), np.int64).reshape(-1, 2).T
+    return begin, end
+
+
 def told(space: PreparedSpace) -> dict[str, Any]:
     """What is read of a host's steps and operations, before the groups of all its events."""
     host = space.host_plane
     assert host is not None
+    steps = host_step_database(space)
     found: dict[str, Any] = {
-        "steps": plain(host_step_database(space)),
+        "steps": plain(steps),
+        "activity": plain(step_activity(space, *step_spans(steps))),
+        "activity of any spans": plain(step_activity(space, *any_spans(host))),
         "operations": plain(host_op_database(space).to_state()),
         "annotations": plain(host_annotations(space)),
     }
