@@ -1,16 +1,19 @@
 """GPU kernels by launch parameters and framework operation."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from podscope_analyzers.hlo import Instruction, Programs
 from podscope_analyzers.op_metrics.grouping import group_rows
 from podscope_analyzers.op_names import parse_op_name
 from podscope_analyzers.plane_views import OpLine, OpPlane, OpSpace, device_planes
+from podscope_analyzers.spread import Spread
+from podscope_analyzers.step_times import StepTimes
 
 MAX_KERNELS: Final = 1000
 """Kernels kept per host, and of all hosts together."""
@@ -186,15 +189,36 @@ class OpKernels:
 
 @dataclass(frozen=True)
 class KernelDatabase:
-    """The longest kernels of one or several hosts, longest first."""
+    """The longest kernels of one or several hosts, longest first.
+
+    Attributes:
+        step_times: Their times by step.
+    """
 
     kernels: tuple[Kernel, ...] = ()
+    step_times: StepTimes = field(default_factory=StepTimes)
 
     @classmethod
-    def of(cls, kernels: Iterable[Kernel]) -> "KernelDatabase":
-        """The longest of some kernels."""
-        ordered = sorted(kernels, key=lambda kernel: (-kernel.total_ns, kernel.key))
-        return cls(tuple(ordered[:MAX_KERNELS]))
+    def of(
+        cls,
+        kernels: Iterable[Kernel],
+        step_times: Sequence[StepTimes] = (),
+        places: Sequence[NDArray[np.int64]] = (),
+    ) -> "KernelDatabase":
+        """The longest of some kernels.
+
+        Args:
+            kernels: Distinct ones of a host, or those of several hosts.
+            step_times: Of parts of them.
+            places: Kernel of every row that a part is about.
+        """
+        every = list(kernels)
+        order = sorted(range(len(every)), key=lambda at: (-every[at].total_ns, every[at].key))
+        del order[MAX_KERNELS:]
+        rank = np.full(len(every), -1, np.int64)
+        rank[order] = np.arange(len(order))
+        by_step = StepTimes.combine(step_times, [rank[place] for place in places])
+        return cls(tuple(every[at] for at in order), by_step)
 
     @classmethod
     def combine(cls, hosts: Iterable["KernelDatabase"]) -> "KernelDatabase":
@@ -202,7 +226,19 @@ class KernelDatabase:
         parts = list(hosts)
         if len(parts) == 1:
             return parts[0]
-        return cls.of(kernel for part in parts for kernel in part.kernels)
+        ends = np.cumsum([len(part.kernels) for part in parts]).tolist()
+        return cls.of(
+            [kernel for part in parts for kernel in part.kernels],
+            [part.step_times for part in parts],
+            [
+                np.arange(end - len(part.kernels), end)
+                for part, end in zip(parts, ends, strict=True)
+            ],
+        )
+
+    def spreads(self) -> list[Spread | None]:
+        """How far the time of every kernel varies from step to step; None where unknown."""
+        return self.step_times.spreads(len(self.kernels))
 
     def by_op(self) -> dict[str, OpKernels]:
         """Kernels by the name of their framework operation."""
@@ -224,7 +260,7 @@ class KernelDatabase:
         }
         for name in _LAUNCH_FIELDS:
             state[name] = [getattr(kernel.launch, name) for kernel in self.kernels]
-        return state
+        return state | {"step_times": self.step_times.to_state()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "KernelDatabase":
@@ -235,28 +271,40 @@ class KernelDatabase:
             launch["block"], launch["grid"] = tuple(launch["block"]), tuple(launch["grid"])
             values = {name: state[name][at] for name in _KERNEL_FIELDS}
             kernels.append(Kernel(launch=Launch(**launch), **values))
-        return cls(tuple(kernels))
+        return cls(tuple(kernels), StepTimes.from_state(state["step_times"]))
 
 
-_LAUNCH_FIELDS: Final = tuple(field.name for field in fields(Launch))
-_KERNEL_FIELDS: Final = tuple(field.name for field in fields(Kernel) if field.name != "launch")
+_LAUNCH_FIELDS: Final = tuple(one.name for one in fields(Launch))
+_KERNEL_FIELDS: Final = tuple(one.name for one in fields(Kernel) if one.name != "launch")
 
 
 def host_kernels(space: OpSpace, programs: Programs) -> KernelDatabase:
     """Kernels of one host's GPUs."""
     found: dict[tuple[Any, ...], Kernel] = {}
+    numbers: dict[tuple[Any, ...], int] = {}
+    parts, places = [], []
     for plane in device_planes(space):
         if "kernel_details" not in plane.stat_names:
             continue
         for line in plane.lines:
-            if not line.is_derived:
-                for kernel in _line_kernels(plane, line, programs):
-                    known = found.get(kernel.key)
-                    found[kernel.key] = known.merged(kernel) if known else kernel
-    return KernelDatabase.of(found.values())
+            if line.is_derived:
+                continue
+            kernels, by_step = _line_kernels(plane, line, programs)
+            for kernel in kernels:
+                known = found.get(kernel.key)
+                found[kernel.key] = known.merged(kernel) if known else kernel
+            parts.append(by_step)
+            places.append(
+                np.array([numbers.setdefault(one.key, len(numbers)) for one in kernels], np.int64)
+            )
+    database = KernelDatabase.of(list(found.values()), parts, places)
+    return replace(database, step_times=database.step_times.bounded())
 
 
-def _line_kernels(plane: OpPlane, line: OpLine, programs: Programs) -> Iterator[Kernel]:
+def _line_kernels(
+    plane: OpPlane, line: OpLine, programs: Programs
+) -> tuple[list[Kernel], StepTimes]:
+    """Kernels of a line, and their times by step."""
     columns = line.columns(_STATS)
     details, details_table = columns.stat("kernel_details").strings()
     tf_op, tf_table = columns.stat("tf_op").strings()
@@ -267,7 +315,7 @@ def _line_kernels(plane: OpPlane, line: OpLine, programs: Programs) -> Iterator[
     has_details = np.array([*map(bool, details_table), False])[details]
     events = np.flatnonzero(has_details & (duration_ns > 0))
     if not len(events):
-        return
+        return [], StepTimes()
     parts = np.stack(
         [
             part[events].astype(np.int64)
@@ -285,6 +333,7 @@ def _line_kernels(plane: OpPlane, line: OpLine, programs: Programs) -> Iterator[
     count = np.bincount(group, minlength=len(first))
     vendor = plane.stats.get("device_vendor")
     names = plane.event_metadata.names
+    kernels = []
     for at in range(len(first)):
         row, of_details, of_tf, of_hlo, of_equation, program_id = parts[:, first[at]].tolist()
         uses = uses_tensor_core(names[row], vendor if isinstance(vendor, str) else "")
@@ -296,17 +345,20 @@ def _line_kernels(plane: OpPlane, line: OpLine, programs: Programs) -> Iterator[
             else None,
             uses=uses,
         )
-        yield Kernel(
-            name=names[row],
-            op_name=op_name,
-            launch=parse_launch(details_table[of_details]),
-            uses_tensor_core=uses,
-            is_op_eligible=eligible,
-            occurrences=int(count[at]),
-            total_ns=int(total[at]),
-            min_ns=int(least[at]),
-            max_ns=int(most[at]),
+        kernels.append(
+            Kernel(
+                name=names[row],
+                op_name=op_name,
+                launch=parse_launch(details_table[of_details]),
+                uses_tensor_core=uses,
+                is_op_eligible=eligible,
+                occurrences=int(count[at]),
+                total_ns=int(total[at]),
+                min_ns=int(least[at]),
+                max_ns=int(most[at]),
+            )
         )
+    return kernels, StepTimes.of(group, line.group_id[events], columns.duration_ps[events])
 
 
 def _op_of(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import cache
 from mmap import mmap
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,8 @@ from podscope_analyzers.xspace import open_xspace
 
 if TYPE_CHECKING:
     from podscope_analyzers.result import Scope, ToolResult
-    from podscope_analyzers.steps.database import StepDatabase
+    from podscope_analyzers.step_times import StepTimes
+    from podscope_analyzers.steps.database import Int64s, StepDatabase
 
 
 def analyze_host(buffer: bytes | memoryview | mmap, host: str) -> HostPartial:
@@ -75,7 +77,10 @@ def _summary(partial: HostPartial) -> object:
 
 
 def combine(
-    partials: Sequence[HostPartial], *, keep_incomplete_steps: bool = False
+    partials: Sequence[HostPartial],
+    *,
+    keep_incomplete_steps: bool = False,
+    with_step_times: bool = True,
 ) -> CaptureStats:
     """The stats of several hosts together; the order of the partials does not matter.
 
@@ -84,8 +89,11 @@ def combine(
     Args:
         partials: One per host.
         keep_incomplete_steps: Whether ``steps`` has each host's first and last step too.
+        with_step_times: Whether operations have their times by step; the steps are computed for
+            these.
     """
     ordered = sorted(partials, key=lambda partial: partial.host)
+    numbers = cache(lambda: _complete_steps(ordered)) if with_step_times else None
 
     def stats() -> CaptureStats:
         return combined
@@ -94,9 +102,9 @@ def combine(
         CaptureStats,
         {
             "hosts": lambda: tuple(_host_row(i, partial) for i, partial in enumerate(ordered)),
-            "host_ops": lambda: _databases(ordered, "host_ops", add_cores=False),
-            "device_ops": lambda: _databases(ordered, "device_ops"),
-            "host_execution": lambda: _databases(ordered, "host_execution"),
+            "host_ops": lambda: _databases(ordered, "host_ops", numbers, add_cores=False),
+            "device_ops": lambda: _databases(ordered, "device_ops", numbers),
+            "host_execution": lambda: _databases(ordered, "host_execution", numbers),
             "steps": lambda: (
                 stats().all_steps
                 # Steps of TPUs, and few steps, are all kept: the same once more.
@@ -106,7 +114,7 @@ def combine(
             ),
             "all_steps": lambda: _combined_steps(ordered, keep_incomplete=True),
             "cores": lambda: _cores(ordered),
-            "kernels": lambda: _kernels(ordered),
+            "kernels": lambda: _kernels(ordered, numbers),
             "run_environment": lambda: _run_environment(ordered),
             "perf_env": lambda: _perf_env(ordered),
             "inference": lambda: _inference(ordered),
@@ -125,15 +133,47 @@ def combine(
     return combined
 
 
-def _are_all_complete(ordered: Sequence[HostPartial]) -> bool:
-    """Whether no step is left out: of TPUs, and of few, all are kept."""
-    return not any(partial.steps.incomplete_steps().any() for partial in ordered)
-
-
-def _databases(ordered: Sequence[HostPartial], name: str, *, add_cores: bool = True) -> object:
+def _databases(
+    ordered: Sequence[HostPartial],
+    name: str,
+    numbers: "Callable[[], list[Int64s]] | None",
+    *,
+    add_cores: bool = True,
+) -> object:
     from podscope_analyzers.op_metrics.database import OpDatabase
 
-    return OpDatabase.combine((getattr(p, name) for p in ordered), add_cores=add_cores)
+    databases: list[OpDatabase] = [getattr(partial, name) for partial in ordered]
+    by_step = _numbered([database.step_times for database in databases], numbers)
+    parts = [
+        replace(database, step_times=times)
+        for database, times in zip(databases, by_step, strict=True)
+    ]
+    return OpDatabase.combine(parts, add_cores=add_cores)
+
+
+def _numbered(
+    hosts: "list[StepTimes]", numbers: "Callable[[], list[Int64s]] | None"
+) -> "list[StepTimes]":
+    """Times in the steps that all hosts have; every host counts its own steps."""
+    from podscope_analyzers.step_times import StepTimes
+
+    if numbers is None or not any(len(times.op) for times in hosts):
+        return [StepTimes()] * len(hosts)
+    return [times.numbered(steps) for times, steps in zip(hosts, numbers(), strict=True)]
+
+
+def _complete_steps(ordered: Sequence[HostPartial]) -> "list[Int64s]":
+    """Of every host the ids of the complete steps that all have, in order."""
+    from podscope_analyzers.steps.intersection import intersect_steps
+
+    databases = [partial.steps.without_incomplete_steps() for partial in ordered]
+    common = intersect_steps(databases)
+    return [
+        database.step_numbers[first : first + common.step_count]
+        if first >= 0
+        else database.step_numbers[:0]
+        for database, first in zip(databases, common.first_step.tolist(), strict=True)
+    ]
 
 
 def _cores(ordered: Sequence[HostPartial]) -> object:
@@ -146,10 +186,16 @@ def _cores(ordered: Sequence[HostPartial]) -> object:
     }
 
 
-def _kernels(ordered: Sequence[HostPartial]) -> object:
+def _kernels(
+    ordered: Sequence[HostPartial], numbers: "Callable[[], list[Int64s]] | None"
+) -> object:
     from podscope_analyzers.gpu_kernels import KernelDatabase
 
-    return KernelDatabase.combine(p.kernels for p in ordered)
+    parts = [partial.kernels for partial in ordered]
+    by_step = _numbered([part.step_times for part in parts], numbers)
+    return KernelDatabase.combine(
+        replace(part, step_times=times) for part, times in zip(parts, by_step, strict=True)
+    )
 
 
 def _run_environment(ordered: Sequence[HostPartial]) -> object:
@@ -246,7 +292,9 @@ def run_tool_xprof(
     given = parameters or {}
     check_parameters(tool, given)
     chosen = hosts_of(tool, partials)
-    stats = combine(chosen, keep_incomplete_steps=tool.keeps_incomplete_steps)
+    stats = combine(
+        chosen, keep_incomplete_steps=tool.keeps_incomplete_steps, with_step_times=False
+    )
     return tool.xprof_json(stats, given)
 
 

@@ -71,6 +71,13 @@ class OpLine(Protocol):
     def notable(self) -> Sifted | None:
         """Its events that say something themselves; None where all are worked on."""
 
+    @property
+    def notable_groups(self) -> NDArray[np.int32] | None:
+        """Step of every notable event, where grouping worked on these."""
+
+    def named_steps(self) -> tuple[NDArray[np.int64], NDArray[np.int64], list[str]]:
+        """The events that mark a step, their steps and these' names."""
+
     def columns(self, stats: Iterable[str] = ()) -> Columns:
         """Its events."""
 
@@ -123,6 +130,16 @@ def notable_columns(line: OpLine, stats: Iterable[str]) -> Columns:
     """A line's notable events, or all where it does not tell these."""
     sifted = line.notable
     return line.columns(stats) if sifted is None else sifted.columns
+
+
+def notable_steps(line: OpLine) -> NDArray[np.int64]:
+    """Step of every event of ``notable_columns``, -1 for none, shape (n,)."""
+    sifted = line.notable
+    if sifted is None:
+        return line.group_id
+    if line.notable_groups is not None:
+        return line.notable_groups.astype(np.int64)
+    return line.group_id[sifted.events]
 
 
 def device_planes(space: OpSpace) -> list[OpPlane]:

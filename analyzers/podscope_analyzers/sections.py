@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from podscope_analyzers.run_environment import RunEnvironment
     from podscope_analyzers.slice_transfers import SliceTransfers
     from podscope_analyzers.step_activity import StepActivity
+    from podscope_analyzers.step_times import StepTimes
     from podscope_analyzers.steps import StepDatabase
     from podscope_analyzers.steps.events import StepEvents
     from podscope_analyzers.tf_data.loaders import Loaders
@@ -90,16 +91,17 @@ class HostSections:
 
         planes = {id(plane): plane for plane in self._prepared.planes}
 
-        def visit(plane: "OpPlane") -> None:
+        def visit(plane: "OpPlane") -> "StepTimes":
             # All that reads a device's events does so in turn, and then they are forgotten.
-            self._step_events[id(plane)] = self._read_step_events(planes[id(plane)])
+            self._step_events[id(plane)], by_row = self._read_steps(planes[id(plane)])
+            return by_row
 
         return device_op_database(self._prepared, self._programs, visit)
 
-    def _read_step_events(self, plane: "PreparedPlane") -> "StepEvents":
-        from podscope_analyzers.steps.device import device_step_events
+    def _read_steps(self, plane: "PreparedPlane") -> "tuple[StepEvents, StepTimes]":
+        from podscope_analyzers.steps.device import read_device_steps
 
-        found = device_step_events(plane)
+        found = read_device_steps(plane)
         if not is_gpu(plane.name):
             plane.release()
         return found
@@ -118,7 +120,7 @@ class HostSections:
 
         return host_step_database(
             self._prepared,
-            lambda plane: self._step_events.pop(id(plane), None) or self._read_step_events(plane),
+            lambda plane: self._step_events.pop(id(plane), None) or self._read_steps(plane)[0],
         )
 
     @cached_property

@@ -6,9 +6,9 @@ from typing import Any, Final, Literal
 
 from podscope_analyzers.diff.keys import COMPARED, ComparedTool
 from podscope_analyzers.diff.rows import ComparedRows, Divisor, compare_rows
+from podscope_analyzers.diff.significance import SIGNIFICANT
 from podscope_analyzers.diff.steps import (
     DURATION,
-    SIGNIFICANT,
     StepRange,
     compare_steps,
     step_count,

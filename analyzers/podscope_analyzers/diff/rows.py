@@ -1,15 +1,16 @@
-"""The rows of one table in two results: matched, merged, measured."""
+"""The rows of one table in two results: matched, merged, measured, judged by their spread."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from podscope_analyzers.diff.keys import ComparedTable, LacksPartError, key_part
+from podscope_analyzers.diff.significance import Sample, holm, verdict, welch
 from podscope_analyzers.result import Cell, Column, Table
 
 Match = Literal["both", "appeared", "vanished"]
 
-NOT_JUDGED: Final = "not_judged"
 # Cells between what a row is called and its change.
 _BEFORE_CHANGE: Final = 5
 
@@ -89,9 +90,11 @@ def compare_rows(
     shown = [column for name in compared.shown if (column := _column(tables, name)) is not None]
     if measure is None:
         return ComparedRows(Table((), []), 0, 0, 0, None, None)
-    rows = []
+    rows: list[list[Cell]] = []
     totals = [0.0, 0.0]
-    for group in groups:
+    tests = [_tested(compared, group, divisors) for group in groups]
+    verdicts = holm([test[0] if test else None for test in tests])
+    for group, test, is_significant in zip(groups, tests, verdicts, strict=True):
         values = [
             _measured(compared, side, divisor)
             for side, divisor in zip((group.base, group.other), divisors, strict=True)
@@ -99,8 +102,9 @@ def compare_rows(
         totals = [total + (value or 0.0) for total, value in zip(totals, values, strict=True)]
         change = (values[1] or 0.0) - (values[0] or 0.0)
         known = (group.other or group.base)[0]
+        p_value, half = test or (None, None)
         rows.append(
-            (
+            [
                 *(known.get(column.id) for column in shown),
                 group.match,
                 len(group.base),
@@ -109,8 +113,10 @@ def compare_rows(
                 change,
                 change / values[0] if values[0] else None,
                 *(_total(column.id, side) for column in sums for side in (group.base, group.other)),
-                NOT_JUDGED,
-            )
+                *((None, None) if half is None else (change - half, change + half)),
+                p_value,
+                verdict(is_significant=is_significant),
+            ]
         )
     at = len(shown) + _BEFORE_CHANGE
     rows.sort(key=lambda row: -abs(float(row[at] or 0)))
@@ -145,6 +151,9 @@ def _columns(
             for column in sums
             for side in ("base", "other")
         ),
+        Column("change_low", "Change, 95 % interval from", "number", unit),
+        Column("change_high", "Change, 95 % interval to", "number", unit),
+        Column("p_value", "p-value", "number"),
         Column("significance", "Significance", "string"),
     ]
 
@@ -207,6 +216,39 @@ def _measured(compared: ComparedTable, rows: Sequence[_Row], divisor: Divisor) -
     if not values:
         return None
     return sum(values) if compared.adds_up else sum(values) / len(values)
+
+
+def _tested(
+    compared: ComparedTable, group: _Group, divisors: Sequence[Divisor]
+) -> tuple[float, float] | None:
+    """The p-value of a change, and half of its 95 % interval; None without a known spread."""
+    if not compared.is_sum or any(divisor.steps == 1 for divisor in divisors):
+        return None
+    samples = [
+        _sample(compared, rows, divisor)
+        for rows, divisor in zip((group.base, group.other), divisors, strict=True)
+    ]
+    base, other = samples
+    return None if base is None or other is None else welch(base, other)
+
+
+def _sample(compared: ComparedTable, rows: Sequence[_Row], divisor: Divisor) -> Sample | None:
+    """What is known of a step; of several rows as if they were slow in the same steps."""
+    mean = deviation = 0.0
+    steps = math.inf
+    for row in rows:
+        value, ratio, count = (
+            row.get(name) for name in (compared.measure, "step_spread_ratio", "independent_steps")
+        )
+        if not (
+            isinstance(value, int | float)
+            and isinstance(ratio, int | float)
+            and isinstance(count, int | float)
+        ):
+            return None
+        one = value / divisor.of(compared, row)
+        mean, deviation, steps = mean + one, deviation + ratio * one, min(steps, count)
+    return Sample(mean, deviation, steps) if rows else None
 
 
 def _total(name: str, rows: Sequence[_Row]) -> Cell:

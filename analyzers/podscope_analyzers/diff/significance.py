@@ -13,11 +13,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from podscope_analyzers.spread import MIN_STEPS, independent_count
+
+SIGNIFICANT: Final = "significant"
+WITHIN_NOISE: Final = "within_noise"
+UNKNOWN: Final = "unknown"
+"""Nobody recorded a spread over steps, or there are too few of them."""
+
 ALPHA: Final = 0.01
 """Chance that anything of a comparison is called significant while nothing has changed."""
-MIN_STEPS: Final = 3
-"""Fewer steps of a side have no spread to judge by."""
-_MIN_FOR_CORRELATION: Final = 8
 
 
 @dataclass(frozen=True)
@@ -56,34 +60,41 @@ def difference(base: NDArray[np.float64], other: NDArray[np.float64]) -> Differe
 
 def _welch(base: NDArray[np.float64], other: NDArray[np.float64]) -> tuple[float, float]:
     """The p-value, and half the 95 % interval."""
-    change = float(other.mean() - base.mean())
-    counts = [independent_count(one) for one in (base, other)]
-    parts = [
-        float(one.var(ddof=1)) / count for one, count in zip((base, other), counts, strict=True)
-    ]
+    return welch(
+        *(
+            Sample(float(one.mean()), float(one.std(ddof=1)), independent_count(one))
+            for one in (base, other)
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the test needs of one side.
+
+    Attributes:
+        steps: Independent ones.
+    """
+
+    mean: float
+    deviation: float
+    steps: float
+
+
+def welch(base: Sample, other: Sample) -> tuple[float, float]:
+    """The p-value of the means' difference, and half of its 95 % interval."""
+    change = other.mean - base.mean
+    parts = [one.deviation**2 / one.steps for one in (base, other)]
     squared_error = sum(parts)
-    scale = max(abs(float(base.mean())), abs(float(other.mean())))
+    scale = max(abs(base.mean), abs(other.mean))
     # What rounding leaves is no spread.
     if squared_error <= (1e-12 * scale) ** 2:
         return (1.0 if abs(change) <= 1e-9 * scale else 0.0), 0.0
     freedom = squared_error**2 / sum(
-        part**2 / max(count - 1, 1.0) for part, count in zip(parts, counts, strict=True)
+        part**2 / max(one.steps - 1, 1.0) for part, one in zip(parts, (base, other), strict=True)
     )
     error = math.sqrt(squared_error)
     return two_sided_p_value(change / error, freedom), t_quantile(freedom) * error
-
-
-def independent_count(series: NDArray[np.float64]) -> float:
-    """How many independent values tell as much of the mean; at least two."""
-    count = len(series)
-    if count < _MIN_FOR_CORRELATION:
-        return float(count)
-    centred = series - series.mean()
-    power = float((centred**2).sum())
-    if power <= 0:
-        return float(count)
-    correlation = max(0.0, float((centred[1:] * centred[:-1]).sum()) / power)
-    return max(2.0, count * (1 - correlation) / (1 + correlation))
 
 
 def holm(p_values: Sequence[float | None], alpha: float = ALPHA) -> list[bool | None]:
@@ -95,6 +106,13 @@ def holm(p_values: Sequence[float | None], alpha: float = ALPHA) -> list[bool | 
             break
         found[at] = True
     return found
+
+
+def verdict(*, is_significant: bool | None) -> str:
+    """The word for what ``holm`` found."""
+    if is_significant is None:
+        return UNKNOWN
+    return SIGNIFICANT if is_significant else WITHIN_NOISE
 
 
 def two_sided_p_value(statistic: float, freedom: float) -> float:

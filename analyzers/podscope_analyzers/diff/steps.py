@@ -7,14 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podscope_analyzers.diff.keys import ComparedSteps
-from podscope_analyzers.diff.rows import NOT_JUDGED
-from podscope_analyzers.diff.significance import Difference, difference, holm
+from podscope_analyzers.diff.significance import UNKNOWN, Difference, difference, holm, verdict
 from podscope_analyzers.result import Cell, Column, Table
 
 StepRange = tuple[int, int]
 
-SIGNIFICANT: Final = "significant"
-WITHIN_NOISE: Final = "within_noise"
 DURATION: Final = ("duration_us", "duration_ms")
 
 _Series = Mapping[tuple[str, ...], NDArray[np.float64]]
@@ -53,7 +50,7 @@ def compare_steps(
             found.append((key, None, (means[0], means[1])))
     judged = holm([None if one is None else one.p_value for _, one, _ in found])
     rows: list[list[Cell]] = []
-    for (key, one, means), verdict in zip(found, judged, strict=True):
+    for (key, one, means), judgement in zip(found, judged, strict=True):
         column = labels[key[-1]]
         if one is None:
             rows.append([*key[:-1], key[-1], column.label, *_unmatched(means), column.unit])
@@ -78,7 +75,7 @@ def compare_steps(
                 one.low,
                 one.high,
                 one.p_value,
-                _word(is_significant=verdict),
+                verdict(is_significant=judgement),
                 column.unit,
             ]
         )
@@ -87,17 +84,11 @@ def compare_steps(
     return Table((*(labels[name] for name in compared.by if name in labels), *_COLUMNS), rows)
 
 
-def _word(*, is_significant: bool | None) -> str:
-    if is_significant is None:
-        return NOT_JUDGED
-    return SIGNIFICANT if is_significant else WITHIN_NOISE
-
-
 def _unmatched(means: tuple[float | None, float | None]) -> list[Cell]:
     match = "appeared" if means[0] is None else "vanished"
     change = (means[1] or 0.0) - (means[0] or 0.0)
     ratio = None if means[0] is None else -1.0
-    return [match, *means, change, ratio, *[None] * 7, NOT_JUDGED]
+    return [match, *means, change, ratio, *[None] * 7, UNKNOWN]
 
 
 _COLUMNS: Final = (

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from podscope_analyzers.op_metrics.grouping import first_nonzero, group_rows, running_minimum
 from podscope_analyzers.op_metrics.texts import Codes, TextTable
+from podscope_analyzers.spread import Spread
+from podscope_analyzers.step_times import StepTimes
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
@@ -155,6 +157,7 @@ class OpDatabase:
             saying which. ``module_id`` holds a uint64's bits. ``parent`` is -1 at the top.
         texts: Distinct texts.
         accesses: Bytes by operation, memory and kind.
+        step_times: Self times of top-level operations by step.
         total_time_ps: The time that was looked at, summed over devices or threads.
         total_op_time_ps: Sum of self times.
         normalized_total_op_time_ps: The same at nominal clock rate.
@@ -168,6 +171,7 @@ class OpDatabase:
     columns: Mapping[str, NDArray[Any]]
     texts: tuple[str, ...] = ("",)
     accesses: MemoryAccesses = field(default_factory=MemoryAccesses.empty)
+    step_times: StepTimes = field(default_factory=StepTimes)
     total_time_ps: int = 0
     total_op_time_ps: int = 0
     normalized_total_op_time_ps: int = 0
@@ -245,6 +249,10 @@ class OpDatabase:
         """Share of the time without any operation; 1 for an empty database."""
         return 1.0 - safe_divide(self.total_op_time_ps, self.total_time_ps)
 
+    def spreads(self) -> list[Spread | None]:
+        """How far the self time of every row varies from step to step; None where unknown."""
+        return self.step_times.spreads(len(self))
+
     def order_by_self_time(self) -> NDArray[np.intp]:
         """Top-level rows by self time, longest first, then by name."""
         return self.sorted_rows(np.arange(self.top_count))
@@ -296,6 +304,7 @@ class OpDatabase:
             "columns": dict(self.columns),
             "texts": list(self.texts),
             "accesses": accesses,
+            "step_times": self.step_times.to_state(),
             **scalars,
         }
 
@@ -305,7 +314,8 @@ class OpDatabase:
         accesses = MemoryAccesses(**{name: state["accesses"][name] for name in _ACCESS_COLUMNS})
         scalars = {name: int(state[name]) for name in _SCALARS}
         columns = {name: state["columns"][name] for name in COLUMNS}
-        return cls(columns, tuple(state["texts"]), accesses, **scalars)
+        step_times = StepTimes.from_state(state["step_times"])
+        return cls(columns, tuple(state["texts"]), accesses, step_times, **scalars)
 
     @classmethod
     def combine(cls, databases: Iterable["OpDatabase"], *, add_cores: bool = True) -> "OpDatabase":
@@ -416,6 +426,7 @@ def _with_accesses_and_children(
     count = len(columns["name"])
     below: dict[str, list[NDArray[Any]]] = {name: [] for name in COLUMNS}
     accesses: list[MemoryAccesses] = []
+    places: list[Int64s] = []
     has_children = np.zeros(count, np.bool_)
     next_row = count
     at = 0
@@ -435,6 +446,7 @@ def _with_accesses_and_children(
                 elif name == "parent":
                     values = place[values].astype(np.int32)
                 below[name].append(values)
+        places.append(place)
         target = place[part.accesses.op]
         keep = target >= 0
         accesses.append(
@@ -451,7 +463,8 @@ def _with_accesses_and_children(
         *(np.concatenate([getattr(one, name) for one in accesses]) for name in _ACCESS_COLUMNS)
     )
     scalars = {name: sum(getattr(part, name) for part in parts) for name in _SCALARS}
-    return OpDatabase(columns, texts.texts(), joined.summed(), **scalars)
+    step_times = StepTimes.combine([part.step_times for part in parts], places)
+    return OpDatabase(columns, texts.texts(), joined.summed(), step_times, **scalars)
 
 
 def _kept_descendants(

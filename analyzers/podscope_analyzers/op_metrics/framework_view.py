@@ -10,6 +10,7 @@ from podscope_analyzers.op_names import (
     is_tensorflow_training,
     parse_op_name,
 )
+from podscope_analyzers.step_times import StepTimes
 
 UNKNOWN_TYPE = "Unknown"
 _SUMS = (
@@ -60,9 +61,12 @@ def framework_view(device_ops: OpDatabase, *, with_idle: bool) -> OpDatabase:
     columns["is_eager"] = eager
     columns["cost_source"] = first_nonzero(group, device_ops.top("cost_source")[rows], count)
     total_op = device_ops.total_op_time_ps
+    place = np.full(len(device_ops), -1, np.int64)
+    place[rows] = group
     return OpDatabase.build(
         columns,
         texts,
+        step_times=StepTimes.combine([device_ops.step_times], [place]),
         total_op_time_ps=total_op,
         total_time_ps=device_ops.total_time_ps if with_idle else total_op,
     )

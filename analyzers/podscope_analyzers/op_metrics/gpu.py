@@ -20,6 +20,7 @@ from podscope_analyzers.op_metrics.grouping import group_rows
 from podscope_analyzers.op_metrics.texts import TextTable
 from podscope_analyzers.op_names import parse_op_name
 from podscope_analyzers.plane_views import OpLine, OpPlane
+from podscope_analyzers.step_times import StepTimes
 
 Int64s = NDArray[np.int64]
 
@@ -64,6 +65,7 @@ class _Runs:
     """Runs of one line, shape (r,)."""
 
     key: Int64s
+    step: Int64s
     occurrences: Int64s
     time_ps: Int64s
     stat_flops: Int64s
@@ -136,6 +138,7 @@ def _line_runs(plane: OpPlane, line: OpLine, keys: _Keys) -> _Runs:
     duration = columns.duration_ps[used]
     return _Runs(
         numbers[kind],
+        group[begin].astype(np.int64),
         length,
         np.add.reduceat(duration, begin) if len(begin) else duration,
         np.where(is_hlo, columns.stat("flops").ints_or_uints()[tail], 0) * length,
@@ -186,6 +189,12 @@ def _database(runs: list[_Runs], keys: _Keys) -> OpDatabase:
         used, first = np.unique(key, return_index=True)
         eager[used] = np.concatenate([run.is_eager for run in runs])[first]
     occurrences, time_ps = total("occurrences"), total("time_ps")
+    step_times = StepTimes()
+    if runs:
+        steps, run_ps = (
+            np.concatenate([getattr(run, name) for run in runs]) for name in ("step", "time_ps")
+        )
+        step_times = StepTimes.of(key, steps, run_ps).bounded()
     described = [_described(one, texts) for one in keys.keys]
     costs = [
         instruction_cost(one.instruction) if one.instruction else UNKNOWN_COST for one in keys.keys
@@ -238,6 +247,7 @@ def _database(runs: list[_Runs], keys: _Keys) -> OpDatabase:
         },
         texts,
         accesses=accesses,
+        step_times=step_times,
         total_op_time_ps=int(time_ps.sum()),
     )
 

@@ -1,6 +1,6 @@
 """Operations on a host's threads: TensorFlow's, tf.data's and input-pipeline stages."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -15,7 +15,14 @@ from podscope_analyzers.op_names import (
     is_infeed_enqueue_type,
     parse_op_name,
 )
-from podscope_analyzers.plane_views import MetadataTable, OpLine, OpPlane, notable_columns
+from podscope_analyzers.plane_views import (
+    MetadataTable,
+    OpLine,
+    OpPlane,
+    notable_columns,
+    notable_steps,
+)
+from podscope_analyzers.step_times import StepTimes
 
 Int64s = NDArray[np.int64]
 
@@ -56,6 +63,7 @@ class _Activities:
     row: Int64s
     start_ps: Int64s
     duration_ps: Int64s
+    step: Int64s
     is_eager: NDArray[np.bool_]
 
 
@@ -69,7 +77,8 @@ def host_plane_ops(plane: OpPlane) -> OpDatabase:
         for line, keys in zip(plane.lines, rows, strict=True)
         if not line.is_derived
     ]
-    return OpDatabase.combine(parts, add_cores=False)
+    combined = OpDatabase.combine(parts, add_cores=False)
+    return replace(combined, step_times=combined.step_times.bounded())
 
 
 def _define(plane: OpPlane, line: OpLine, table: _OpTable) -> tuple[Int64s, Int64s]:
@@ -139,7 +148,9 @@ def _activities(
     start, duration = columns.start_ps, columns.duration_ps
     tf_op = columns.stat("tf_op")
     if not tf_op.present().any():
-        return _Activities(row[events], start[events], duration[events], is_eager[events])
+        # Most lines have no operations, and then nobody wants to know their steps.
+        step = notable_steps(line)[events] if len(events) else events
+        return _Activities(row[events], start[events], duration[events], step, is_eager[events])
     codes, texts = tf_op.strings()
     # After the event itself comes the operation that its stat names.
     op_row = np.full(len(texts) + 1, -1, np.int64)
@@ -157,6 +168,7 @@ def _activities(
         np.concatenate([row[events], named[also]])[order],
         start[both],
         duration[both],
+        notable_steps(line)[both],
         np.concatenate([is_eager[events], np.zeros(len(also), np.bool_)])[order],
     )
 
@@ -197,6 +209,7 @@ def _line_database(activities: _Activities, table: _OpTable) -> OpDatabase:
             **sums,
         },
         table.texts,
+        step_times=StepTimes.of(group, activities.step[ended], matched.self_ps[ended]),
         total_op_time_ps=int(sums["self_time_ps"].sum()),
         infeed_enqueue_ps=int(duration[infeed[:-1]].sum()),
         infeed_enqueue_start_difference_ps=int(np.diff(start[infeed]).sum()),

@@ -18,6 +18,7 @@ from podscope_analyzers.plane_views import (
     OpSpace,
     device_planes,
 )
+from podscope_analyzers.step_times import StepTimes
 
 
 def host_op_database(space: OpSpace) -> OpDatabase:
@@ -26,12 +27,13 @@ def host_op_database(space: OpSpace) -> OpDatabase:
     return host_plane_ops(plane) if plane is not None else OpDatabase.empty()
 
 
-def _nothing_more(plane: OpPlane) -> None:
+def _nothing_more(plane: OpPlane) -> StepTimes:
     """What is done with a plane besides when nothing is asked for."""
+    return StepTimes()
 
 
 def device_op_database(
-    space: OpSpace, programs: Programs, also: Callable[[OpPlane], None] = _nothing_more
+    space: OpSpace, programs: Programs, also: Callable[[OpPlane], StepTimes] = _nothing_more
 ) -> OpDatabase:
     """Operations on a host's devices, summed over them; empty without devices.
 
@@ -39,7 +41,8 @@ def device_op_database(
         space: One host's.
         programs: Describe the operations.
         also: Called with every plane while its events are decoded: a host's devices may have
-            more events than fit into memory together.
+            more events than fit into memory together. Of a TensorCore it gives self times by
+            step, of the rows of the plane's event metadata.
     """
     planes = device_planes(space)
     if planes and planes[0].name.startswith(GPU_PREFIX):
@@ -47,12 +50,12 @@ def device_op_database(
         for plane in planes:
             parts.append(gpu_plane_ops(plane, programs))
             also(plane)
-        return OpDatabase.combine(parts)
+        return _bounded(OpDatabase.combine(parts))
     return _tpu_database(space, planes, programs, also)
 
 
 def _tpu_database(
-    space: OpSpace, planes: list[OpPlane], programs: Programs, also: Callable[[OpPlane], None]
+    space: OpSpace, planes: list[OpPlane], programs: Programs, also: Callable[[OpPlane], StepTimes]
 ) -> OpDatabase:
     tensor_cores = [plane for plane in planes if TENSOR_CORE_PLANE.fullmatch(plane.name)]
     offloaded: dict[ModuleKey, OpDatabase] = {}
@@ -65,10 +68,11 @@ def _tpu_database(
             also(plane)
     parts = []
     for plane in tensor_cores:
-        parts.append(tensor_core_ops(plane, programs, offloaded))
+        ops, op_of_row = tensor_core_ops(plane, programs, offloaded)
         activity[id(plane)] = core_activity(plane)
-        also(plane)
-    combined = OpDatabase.combine(parts)
+        by_step = StepTimes.combine([also(plane)], [op_of_row])
+        parts.append(_bounded(replace(ops, step_times=by_step)))
+    combined = _bounded(OpDatabase.combine(parts))
     activities = [activity[id(plane)] for plane in planes]
     details = core_details(space)
     chips = [details[plane.id].local_chip_id if plane.id in details else None for plane in planes]
@@ -81,3 +85,7 @@ def _tpu_database(
         busy_high_confidence_ps=sure,
         idle_high_confidence_ps=unsure,
     )
+
+
+def _bounded(database: OpDatabase) -> OpDatabase:
+    return replace(database, step_times=database.step_times.bounded())

@@ -21,6 +21,7 @@ from podscope_analyzers.op_metrics.framework_view import UNKNOWN_TYPE
 from podscope_analyzers.op_metrics.grouping import group_rows
 from podscope_analyzers.op_metrics.texts import TextTable
 from podscope_analyzers.plane_views import HOST_PLANE, OpLine, OpPlane, OpSpace, notable_columns
+from podscope_analyzers.step_times import StepTimes
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -41,6 +42,7 @@ class _Spans:
     Attributes:
         op: Number of the operation's name, shape (n,); -1 for a part.
         program: Shape (n,).
+        start_ps: Shape (n,).
         part: Id by which a part was handed over, shape (n,); -1 for an operation.
         parent: Index of the innermost span around each, shape (n,); -1 without one.
         duration_ps: Shape (n,).
@@ -51,6 +53,7 @@ class _Spans:
 
     op: Int64s
     program: Int64s
+    start_ps: Int64s
     part: Int64s
     parent: Int64s
     duration_ps: Int64s
@@ -77,7 +80,38 @@ def host_execution_database(space: OpSpace, programs: Programs) -> OpDatabase:
         return OpDatabase.empty()
     names: dict[str, int] = {}
     spans = _join([_line_spans(plane, line, names) for line in plane.lines if not line.is_derived])
-    return _database(spans, list(names), programs)
+    return _database(spans, list(names), programs, _step_markers(plane))
+
+
+def _step_markers(plane: OpPlane) -> tuple[Int64s, Int64s, Int64s]:
+    """Begin, end and step of the events that mark steps, by begin; all of shape (m,)."""
+    found = [(np.zeros(0, np.int64),) * 3]
+    for line in plane.lines:
+        events, steps, _ = line.named_steps()
+        if len(events):
+            columns = notable_columns(line, ())
+            at = events
+            if (sifted := line.notable) is not None:
+                at = np.minimum(np.searchsorted(sifted.events, events), len(columns) - 1)
+                kept = sifted.events[at] == events
+                at, steps = at[kept], steps[kept]
+            begin = columns.start_ps[at]
+            found.append((begin, begin + columns.duration_ps[at], steps))
+    begin, end, step = (np.concatenate(one) for one in zip(*found, strict=True))
+    order = np.argsort(begin, kind="stable")
+    return begin[order], end[order], step[order]
+
+
+def _steps_at(start_ps: Int64s, markers: tuple[Int64s, Int64s, Int64s]) -> Int64s:
+    """The step in whose time each span begins, -1 for none, shape (n,).
+
+    Threads that run programs are not told which step called them.
+    """
+    begin, end, step = markers
+    if not len(begin):
+        return np.full(len(start_ps), -1, np.int64)
+    at = np.searchsorted(begin, start_ps, side="right") - 1
+    return np.where((at >= 0) & (start_ps < end[at]), step[at], -1)
 
 
 def _line_spans(plane: OpPlane, line: OpLine, names: dict[str, int]) -> _Spans:
@@ -128,6 +162,7 @@ def _line_spans(plane: OpPlane, line: OpLine, names: dict[str, int]) -> _Spans:
                 np.zeros(kinds[1], np.int64),
             ]
         ),
+        start_ps=at[:count],
         part=np.concatenate([np.full(kinds[0], -1, np.int64), consumed[first]]),
         parent=parent[:count],
         duration_ps=length[:count],
@@ -167,6 +202,7 @@ def _join(lines: Sequence[_Spans]) -> _Spans:
     return _Spans(
         op=joined("op"),
         program=joined("program"),
+        start_ps=joined("start_ps"),
         part=joined("part"),
         parent=joined("parent", shifted=True),
         duration_ps=joined("duration_ps"),
@@ -204,7 +240,12 @@ def _owners(spans: _Spans) -> tuple[Int64s, Bools]:
     return owner, ~is_op & (owner >= 0) & (owner == around)
 
 
-def _database(spans: _Spans, names: list[str], programs: Programs) -> OpDatabase:
+def _database(
+    spans: _Spans,
+    names: list[str],
+    programs: Programs,
+    markers: tuple[Int64s, Int64s, Int64s],
+) -> OpDatabase:
     runs = np.flatnonzero(spans.op >= 0)
     if not len(runs):
         return OpDatabase.empty()
@@ -230,6 +271,7 @@ def _database(spans: _Spans, names: list[str], programs: Programs) -> OpDatabase
     ]
     texts = TextTable()
     total_ps = int(sums["self_time_ps"].sum())
+    steps = _steps_at(spans.start_ps[runs], markers)
     return OpDatabase.build(
         {
             "name": texts.codes(called),
@@ -242,6 +284,7 @@ def _database(spans: _Spans, names: list[str], programs: Programs) -> OpDatabase
             **sums,
         },
         texts,
+        step_times=StepTimes.of(group, steps, self_ps[runs]).bounded(),
         total_op_time_ps=total_ps,
         total_time_ps=total_ps,
     )

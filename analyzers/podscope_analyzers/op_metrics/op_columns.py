@@ -7,10 +7,17 @@ from podscope_analyzers.op_metrics.database import CostSource, safe_divide
 from podscope_analyzers.op_metrics.op_description import OpDescription
 from podscope_analyzers.op_metrics.rates import GIBI, OpRates
 from podscope_analyzers.result import Cell, Column
+from podscope_analyzers.spread import Spread
 from podscope_analyzers.xprof_table import XprofCell
 
 BYTES_PER_GIBI: Final = GIBI * 1e9
 """Bytes in the unit of the reference's bandwidths."""
+
+SPREAD_COLUMNS: Final = (
+    Column("step_spread_ratio", "Spread over steps", "number", "ratio"),
+    Column("independent_steps", "Independent steps", "number"),
+)
+"""Standard deviation of a step's self time over its mean, and how many steps say so."""
 
 _ALL: Final = (
     Column("rank", "Rank", "integer"),
@@ -36,6 +43,7 @@ _ALL: Final = (
     Column("core_type", "Core", "string"),
     Column("energy_j", "Energy", "number", "J"),
     Column("cost_source", "Source of flops and bytes", "string"),
+    *SPREAD_COLUMNS,
 )
 OP_COLUMNS: Final[Mapping[str, Column]] = {column.id: column for column in _ALL}
 
@@ -96,6 +104,14 @@ def description_values(op: OpDescription) -> dict[str, Cell]:
 def cost_source_value(source: CostSource) -> Cell:
     """Where flops and bytes are from, in words."""
     return _COST_SOURCES[source]
+
+
+def spread_values(spread: Spread | None) -> dict[str, Cell]:
+    """How far the self time of a step varies, over its mean; null where nobody knows."""
+    return {
+        "step_spread_ratio": spread.ratio if spread else None,
+        "independent_steps": spread.steps if spread else None,
+    }
 
 
 def xprof_time_cells(occurrences: int, time_us: float, self_us: float) -> list[XprofCell]:

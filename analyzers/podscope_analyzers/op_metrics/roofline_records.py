@@ -27,6 +27,7 @@ from podscope_analyzers.peaks import (
     VMEM_WRITE,
     PerfEnv,
 )
+from podscope_analyzers.spread import Spread
 from podscope_analyzers.steps.work import (
     CALLERS,
     COSTS,
@@ -101,6 +102,7 @@ class RooflineRecord:
         time_ratio: Share of the time looked at; self_ratio the same of the self time.
         compute_ratio: Of the peak flop rate; memory_ratio of the memory used most.
         includes_feeds: Whether infeeds and outfeeds count.
+        spread: Of an operation's self time over steps.
     """
 
     step: str
@@ -125,6 +127,7 @@ class RooflineRecord:
     program_id: str
     origin: str
     source_html: str
+    spread: Spread | None = None
 
     @property
     def efficiency(self) -> float:
@@ -164,7 +167,7 @@ class RooflineModel:
         total_ps = ops.total_time_ps
         if not with_feeds:
             total_ps -= int(ops.top("time_ps")[feeds].sum())
-        roofline = self._roofline(ops)
+        roofline, spreads = self._roofline(ops), ops.spreads()
         rank, cumulative = 0, 0.0
         for row in ops.order_by_self_time()[:MAX_OPS].tolist():
             if not ops.column("occurrences")[row] or (feeds[row] and not with_feeds):
@@ -174,7 +177,7 @@ class RooflineModel:
             ratio = safe_divide(self_ps / 1e6, total_ps / 1e6)
             cumulative += ratio
             op = describe_op(ops, row)
-            yield self._record(
+            record = self._record(
                 ops,
                 roofline,
                 row,
@@ -185,6 +188,7 @@ class RooflineModel:
                 with_feeds=with_feeds,
                 texts=(op.program_id, op.origin, op.source_html),
             )
+            yield replace(record, spread=spreads[row])
 
     def program(self, ops: OpDatabase, step: str, *, with_feeds: bool) -> RooflineRecord:
         """One record of all operations together."""

@@ -77,7 +77,7 @@ def sparse_core_ops(plane: OpPlane) -> Mapping[ModuleKey, OpDatabase]:
             CoreType.SPARSE_CORE,
             [],
             Programs({}),
-        )
+        )[0]
         .with_total_time(int(total[number]))
         .with_idle()
         for key, number in numbers.items()

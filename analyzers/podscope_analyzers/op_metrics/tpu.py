@@ -264,7 +264,7 @@ def read_op_metadata(table: MetadataTable, rows: NDArray[np.intp], texts: TextTa
 
 def tensor_core_ops(
     plane: OpPlane, programs: Programs, sparse_core: Mapping[ModuleKey, OpDatabase]
-) -> OpDatabase:
+) -> tuple[OpDatabase, NDArray[np.intp]]:
     """Operations of one TensorCore.
 
     Args:
@@ -272,6 +272,9 @@ def tensor_core_ops(
         programs: Gives fusions their fused instructions.
         sparse_core: Operations of SparseCore modules, by offloading core and start id; they
             become children of the operation that waits for them.
+
+    Returns:
+        Them, and the operation of every row of the plane's event metadata, -1 for none, (m,).
     """
     links = {key: number for number, key in enumerate(sparse_core)}
     parts: list[OpSums] = []
@@ -293,10 +296,11 @@ def tensor_core_ops(
         begin, end = plane.framework_span
         first = begin if first is None else min(first, begin)
         last = max(last, end)
-    database = merge_ops(
+    database, op_of_row = merge_ops(
         plane.event_metadata, parts, CoreType.TENSOR_CORE, list(sparse_core.values()), programs
     )
-    return database.with_total_time(last - first if first is not None else 0).with_idle()
+    total_ps = last - first if first is not None else 0
+    return database.with_total_time(total_ps).with_idle(), op_of_row
 
 
 def merge_ops(
@@ -305,7 +309,7 @@ def merge_ops(
     core_type: CoreType,
     linked: list[OpDatabase],
     programs: Programs,
-) -> OpDatabase:
+) -> tuple[OpDatabase, NDArray[np.intp]]:
     """One row per operation; costs of the metadata times occurrences.
 
     Events without program and symbol id are left out.
@@ -316,9 +320,13 @@ def merge_ops(
         core_type: Of the plane's core.
         linked: Databases that an event's ``link`` numbers.
         programs: Give fusions their fused instructions.
+
+    Returns:
+        The database, and the operation of every row of the metadata, -1 for none, shape (m,).
     """
+    op_of_row = np.full(len(table), -1, np.intp)
     if not parts:
-        return OpDatabase.empty()
+        return OpDatabase.empty(), op_of_row
     rows = _by_appearance(parts)
     texts = TextTable()
     metadata = read_op_metadata(table, rows, texts)
@@ -326,6 +334,7 @@ def merge_ops(
     taken = np.flatnonzero(metadata.symbol_id)
     group, first = group_rows(keys[:, taken])
     of_op = taken[first]
+    op_of_row[rows[taken]] = group
     count = len(first)
 
     def total(name: str) -> NDArray[Any]:
@@ -381,7 +390,7 @@ def merge_ops(
         # The last to be assigned, the first in the line, is the one that stays.
         for row in np.argsort(-at, kind="stable")[: int((at >= 0).sum())].tolist():
             links[group[row]] = link[row]
-    return _with_children(database, table, rows[of_op], links, linked, programs)
+    return _with_children(database, table, rows[of_op], links, linked, programs), op_of_row
 
 
 def _by_appearance(parts: list[OpSums]) -> NDArray[np.intp]:

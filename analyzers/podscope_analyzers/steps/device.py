@@ -18,6 +18,7 @@ from podscope_analyzers.planes import (
     line_id,
 )
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane
+from podscope_analyzers.step_times import StepTimes
 from podscope_analyzers.steps.database import SPARSE_CORE_OFFSET, Collectives, Int64s
 from podscope_analyzers.steps.event_types import EventType
 from podscope_analyzers.steps.events import StepEvents, intersect, unite
@@ -60,9 +61,17 @@ def device_spans(line: PreparedLine) -> tuple[Int64s, Int64s]:
 
 def device_step_events(plane: PreparedPlane) -> StepEvents:
     """Markers and events of the steps of one device."""
+    return read_device_steps(plane)[0]
+
+
+def read_device_steps(plane: PreparedPlane) -> tuple[StepEvents, StepTimes]:
+    """Markers and events of one device's steps; of a TPU also self times by step.
+
+    These are of the rows of the plane's event metadata.
+    """
     tensor, sparse = is_tensor_core(plane.name), is_sparse_core(plane.name)
     core = plane.id + (SPARSE_CORE_OFFSET if sparse else 0)
-    markers, found = StepEvents(), []
+    markers, found, by_row = StepEvents(), [], []
     for line in plane.lines:
         if (
             line_id(line.id) == DERIVED_STEPS
@@ -74,13 +83,16 @@ def device_step_events(plane: PreparedPlane) -> StepEvents:
             continue
         elif tensor or sparse:
             if line.name == SPARSE_CORE_OPS if sparse else line.name in OP_LINES:
-                found.append(_tpu_ops(line, core))
+                events, times = _tpu_ops(line, core)
+                found.append(events)
+                by_row.append(times)
         else:
             found.append(_stream(line, core))
     events = unite(found)
-    if not len(events.steps()):
-        return StepEvents()
-    return intersect(events, markers) if len(markers.steps()) else StepEvents()
+    if not len(events.steps()) or not len(markers.steps()):
+        return StepEvents(), StepTimes()
+    rows = np.arange(len(plane.event_metadata))
+    return intersect(events, markers), StepTimes.combine(by_row, [rows] * len(by_row))
 
 
 def _markers(line: PreparedLine, core: int) -> StepEvents:
@@ -185,7 +197,7 @@ def _bytes_of(details: str) -> int:
     return 0
 
 
-def _tpu_ops(line: PreparedLine, core: int) -> StepEvents:
+def _tpu_ops(line: PreparedLine, core: int) -> tuple[StepEvents, StepTimes]:
     """Self time by category, and the work, of a core's operations in each step."""
     known = line.plane.stat_names
     stats = [s for s in ("all_reduce_unique_id", *_DEVICE_TIMES, *_EVENT_COSTS) if s in known]
@@ -193,7 +205,7 @@ def _tpu_ops(line: PreparedLine, core: int) -> StepEvents:
     group = line.group_id
     kept = group >= 0
     if not kept.any():
-        return StepEvents()
+        return StepEvents(), StepTimes()
     # Nearly always all events are of a step: then nothing is copied.
     at = slice(None) if kept.all() else np.flatnonzero(kept)
     begin, duration = device_spans(line)
@@ -250,7 +262,7 @@ def _tpu_ops(line: PreparedLine, core: int) -> StepEvents:
         )
     sizes = np.zeros(len(line.plane.event_metadata), np.int64)
     sizes[rows] = operations.size
-    return StepEvents(
+    events = StepEvents(
         collectives=_tpu_collectives(columns, group, core, sizes),
         core_step=step_order[keys // width],
         core_id=np.full(len(keys), core, np.int64),
@@ -261,6 +273,7 @@ def _tpu_ops(line: PreparedLine, core: int) -> StepEvents:
         work=work,
         work_feeds_ps=feeds_ps,
     )
+    return events, StepTimes.of(rows[cell_row], cell_step, sums.self_ps[by_appearance])
 
 
 def _cells(

@@ -8,11 +8,13 @@ from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.op_metrics.database import IDLE, CostSource, OpDatabase, safe_divide
 from podscope_analyzers.op_metrics.framework_view import framework_view, is_training
 from podscope_analyzers.op_metrics.op_columns import (
+    SPREAD_COLUMNS,
     cost_source_value,
     description_values,
     in_order,
     op_columns,
     rate_values,
+    spread_values,
     time_values,
     xprof_time_cells,
 )
@@ -21,10 +23,11 @@ from podscope_analyzers.op_metrics.op_shares import Grouping, op_shares
 from podscope_analyzers.op_metrics.rates import OpRates, Roofline
 from podscope_analyzers.op_names import parse_op_name
 from podscope_analyzers.result import Cell, Column, Reason, Scope, Table, ToolResult
+from podscope_analyzers.spread import Spread
 from podscope_analyzers.xprof_table import XprofColumn, XprofTable
 
 NAME: Final = "framework_op_stats"
-VERSION: Final = 3
+VERSION: Final = 4
 MAX_ROWS: Final = 500
 """Operations kept on the devices, on the hosts, and of host execution; and annotations."""
 
@@ -41,6 +44,7 @@ class OpRow:
         tensor_core_ratio: Share of the kernels' time on tensor cores.
         cost_source: Where flops and bytes are from.
         op: What its program says of it; of host execution alone.
+        spread: Of its self time over steps.
     """
 
     rank: int
@@ -57,6 +61,7 @@ class OpRow:
     is_eager: bool
     cost_source: CostSource
     op: OpDescription | None = None
+    spread: Spread | None = None
 
     def ratios(self, place: Place) -> tuple[float, float]:
         """Share and cumulative share in the columns of a place; 0 in those of another."""
@@ -104,6 +109,7 @@ def _rows(
     total_ps = database.total_time_ps if with_idle else database.total_op_time_ps
     roofline = Roofline(database, stats.perf_env, stats.run_environment.device_type, own=own)
     by_op = stats.kernels.by_op() if place == "device" else {}
+    spreads = database.spreads()
     cumulative = 0.0
     rank = first_rank
     for row in database.order_by_self_time()[:MAX_ROWS].tolist():
@@ -130,6 +136,7 @@ def _rows(
             is_eager=bool(database.column("is_eager")[row]),
             cost_source=CostSource(int(database.column("cost_source")[row])),
             op=describe_op(database, row) if place == "host_execution" else None,
+            spread=spreads[row],
         )
         rank += 1
 
@@ -175,6 +182,7 @@ _COLUMNS: Final = (
     *op_columns("bound_by"),
     Column("execution_mode", "Execution", "string"),
     *op_columns("cost_source", "framework_name", "program_id", "source"),
+    *SPREAD_COLUMNS,
 )
 _PLACES: Final[tuple[Place, ...]] = ("device", "host", "host_execution")
 
@@ -192,6 +200,7 @@ def _cells(row: OpRow, is_gpu: bool) -> list[Cell]:
             row.rates, is_known=row.place != "host" and row.cost_source != CostSource.NONE
         ),
         "rank": row.rank,
+        **spread_values(row.spread),
         "host_or_device": row.place,
         "type": row.type,
         "operation": row.name,

@@ -16,11 +16,13 @@ from podscope_analyzers.op_metrics.database import (
 )
 from podscope_analyzers.op_metrics.op_columns import (
     BYTES_PER_GIBI,
+    SPREAD_COLUMNS,
     cost_source_value,
     description_values,
     in_order,
     op_columns,
     rate_values,
+    spread_values,
     time_values,
     xprof_time_cells,
 )
@@ -28,10 +30,11 @@ from podscope_analyzers.op_metrics.op_description import OpDescription, describe
 from podscope_analyzers.op_metrics.rates import GIBI, OpRates, Roofline, giga_per_second
 from podscope_analyzers.reasons import NO_HLO_OPS
 from podscope_analyzers.result import Cell, Column, Scope, Table, ToolResult
+from podscope_analyzers.spread import Spread
 from podscope_analyzers.xprof_table import XprofCell, XprofColumn, XprofTable
 
 NAME: Final = "hlo_stats"
-VERSION: Final = 1
+VERSION: Final = 2
 
 Place = Literal["device", "host_execution"]
 
@@ -63,6 +66,7 @@ class _Row:
     parent: str
     energy_j: float
     cost_source: CostSource
+    spread: Spread | None
 
 
 class _Rows:
@@ -74,6 +78,7 @@ class _Rows:
         self._roofline = Roofline(
             self._database, stats.perf_env, stats.run_environment.device_type, own=own
         )
+        self._spreads = self._database.spreads()
         self._children: dict[int, list[int]] = {}
         parents = self._database.column("parent")
         for row in np.flatnonzero(parents >= 0).tolist():
@@ -130,6 +135,7 @@ class _Rows:
             parent=parent,
             energy_j=float(database.column("energy_j")[at]),
             cost_source=CostSource(int(database.column("cost_source")[at])),
+            spread=self._spreads[at],
         )
 
     def _cmem(self, at: int, access: Access, time_ps: int) -> float:
@@ -170,6 +176,7 @@ _COLUMNS: Final = (
     ),
     Column("parent_op_name", "Part of", "string"),
     *op_columns("energy_j", "cost_source"),
+    *SPREAD_COLUMNS,
 )
 
 
@@ -183,6 +190,7 @@ def _cells(row: _Row) -> list[Cell]:
             **description_values(row.op),
             **time_values(row.occurrences, row.time_ps / 1e6, row.self_time_ps / 1e6),
             **rate_values(row.rates, is_known=is_known),
+            **spread_values(row.spread),
             "rank": row.rank or None,
             "place": row.place,
             "hlo_op_name": row.op.name,

@@ -4,14 +4,17 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
+import numpy as np
+
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.gpu_kernels import Dim3, Kernel
+from podscope_analyzers.op_metrics.op_columns import SPREAD_COLUMNS, spread_values
 from podscope_analyzers.reasons import NO_KERNELS
 from podscope_analyzers.result import Cell, Column, Scope, Table, ToolResult
 from podscope_analyzers.xprof_table import XprofCell, XprofColumn, XprofTable
 
 NAME: Final = "kernel_stats"
-VERSION: Final = 2
+VERSION: Final = 3
 
 _COLUMNS: Final = (
     Column("rank", "Rank", "integer"),
@@ -29,6 +32,7 @@ _COLUMNS: Final = (
     Column("avg_duration_us", "Average duration", "number", "us"),
     Column("min_duration_us", "Shortest", "number", "us"),
     Column("max_duration_us", "Longest", "number", "us"),
+    *SPREAD_COLUMNS,
 )
 _XPROF_COLUMNS: Final = (
     XprofColumn("rank", "Rank"),
@@ -77,9 +81,13 @@ def _cells(rank: int, kernel: Kernel, occupancy: float, average_ns: float) -> li
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
     """Kernels, longest first; those of several hosts stay apart."""
     del parameters  # It takes none.
+    kernels = zip(stats.kernels.kernels, stats.kernels.spreads(), strict=True)
     rows: list[list[Cell]] = [
-        [*_cells(rank, one, one.launch.occupancy_percent / 100, one.total_ns / one.occurrences)]
-        for rank, one in enumerate(stats.kernels.kernels, start=1)
+        [
+            *_cells(rank, one, one.launch.occupancy_percent / 100, one.total_ns / one.occurrences),
+            *spread_values(spread).values(),
+        ]
+        for rank, (one, spread) in enumerate(kernels, start=1)
     ]
     tables = {"kernels": Table(_COLUMNS, rows), "operations": _operations_table(stats)}
     return ToolResult(
@@ -96,10 +104,12 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
 def _operations_table(stats: CaptureStats) -> Table:
     """The same kernels by the operation that launched them, the longest first."""
     every = stats.kernels.by_op()
-    kernels = Counter(kernel.op_name for kernel in stats.kernels.kernels)
     occurrences: Counter[str] = Counter()
-    for kernel in stats.kernels.kernels:
+    rows: dict[str, list[int]] = {}
+    total_ns = np.array([kernel.total_ns for kernel in stats.kernels.kernels], np.int64)
+    for at, kernel in enumerate(stats.kernels.kernels):
         occurrences[kernel.op_name] += kernel.occurrences
+        rows.setdefault(kernel.op_name, []).append(at)
     longest = sorted(every, key=lambda name: (-every[name].total_ns, name))
     return Table(
         columns=(
@@ -110,16 +120,22 @@ def _operations_table(stats: CaptureStats) -> Table:
             Column("is_op_tensor_core_eligible", "Could use tensor cores", "boolean"),
             Column("tensor_core_duration_us", "On tensor cores", "number", "us"),
             Column("tensor_core_ratio", "Share on tensor cores", "number", "ratio"),
+            *SPREAD_COLUMNS,
         ),
         rows=[
             (
                 name or None,
-                kernels[name],
+                len(rows[name]),
                 occurrences[name],
                 every[name].total_ns / 1000,
                 every[name].is_eligible,
                 every[name].tensor_core_ns / 1000,
                 every[name].tensor_core_ratio,
+                *spread_values(
+                    stats.kernels.step_times.spread_together(
+                        np.array(rows[name]), total_ns[rows[name]]
+                    )
+                ).values(),
             )
             for name in longest
         ],

@@ -7,16 +7,20 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 from urllib.parse import quote
 
+import numpy as np
+
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.errors import ParameterError
 from podscope_analyzers.op_metrics.database import CostSource, OpDatabase, safe_divide
 from podscope_analyzers.op_metrics.kernel_metadata import kernel_metadata
 from podscope_analyzers.op_metrics.layouts import result_layout
 from podscope_analyzers.op_metrics.op_columns import (
+    SPREAD_COLUMNS,
     cost_source_value,
     description_values,
     in_order,
     op_columns,
+    spread_values,
 )
 from podscope_analyzers.op_metrics.op_description import describe_op
 from podscope_analyzers.op_metrics.op_tree import GROUPINGS, Grouping, Node, OpTree
@@ -25,9 +29,10 @@ from podscope_analyzers.op_metrics.rates import Roofline
 from podscope_analyzers.peaks import HBM, SRAM_READ, SRAM_WRITE, PerfEnv
 from podscope_analyzers.reasons import NO_HLO_OPS, NO_PEAK_RATES
 from podscope_analyzers.result import Cell, Column, Scope, Table, ToolResult
+from podscope_analyzers.spread import Spread
 
 NAME: Final = "op_profile"
-VERSION: Final = 1
+VERSION: Final = 2
 PARAMETERS: Final = {
     "group_by": "program, category, or provenance; program without it",
     "idle": "exclude or include the time in which nothing ran; exclude without it",
@@ -81,6 +86,7 @@ _COLUMNS: Final = (
     Column("element_bits", "Element width", "integer", "bits"),
     Column("kernel_metadata", "Kernel metadata", "string"),
     *op_columns("core_type", "is_rematerialized", "is_outside_compilation", "cost_source"),
+    *SPREAD_COLUMNS,
     Column("node", "Node", "string"),
     Column("parent", "Parent", "string"),
 )
@@ -122,6 +128,7 @@ class _Rows:
         self._database = tree.database
         self._with_idle = with_idle
         self._by_waste = by_waste
+        self._spreads = self._database.spreads()
         self._roofline = Roofline(self._database, env, device_type, own=True)
         self._peak_flops = env.peak_tera_flops_per_second * 1e12
         self._peaks = {name: env.bandwidth(at) * 1e9 for name, _, at in _MEMORIES}
@@ -276,9 +283,20 @@ class _Rows:
             "next_cursor": listed.next_cursor,
             **dict.fromkeys(_DETAILS),
             **self._ratios(node),
+            **spread_values(self._spread(node)),
             **self._details(node),
         }
         return in_order(_COLUMNS, values)
+
+    def _spread(self, node: Node) -> Spread | None:
+        """How far the self time varies over steps, of an operation or of all below a node."""
+        if node.kind in ("part", "idle"):
+            return None
+        if node.kind == "op":
+            return self._spreads[node.row]
+        rows = np.fromiter((leaf.row for leaf in _leaves(node)), np.int64)
+        database = self._database
+        return database.step_times.spread_together(rows, database.column("self_time_ps")[rows])
 
     def _name(self, node: Node) -> str:
         if node.kind != "duplicates":
@@ -310,6 +328,17 @@ class _Rows:
             "bound_by": None if bound == "unknown" else bound,
             "cost_source": cost_source_value(CostSource(int(database.column("cost_source")[row]))),
         }
+
+
+def _leaves(node: Node) -> Iterator[Node]:
+    """The operations below a node."""
+    pending = [node]
+    while pending:
+        at = pending.pop()
+        if at.kind == "op":
+            yield at
+        else:
+            pending.extend(at.children.values())
 
 
 def _traffic(node: Node) -> dict[str, int]:

@@ -9,9 +9,11 @@ from podscope_analyzers.input_pipeline.analysis import step_warnings
 from podscope_analyzers.op_metrics.database import OpDatabase, safe_divide
 from podscope_analyzers.op_metrics.op_columns import (
     BYTES_PER_GIBI,
+    SPREAD_COLUMNS,
     in_order,
     op_columns,
     rate_values,
+    spread_values,
     time_values,
 )
 from podscope_analyzers.op_metrics.roofline_records import (
@@ -26,7 +28,7 @@ from podscope_analyzers.steps.work import StepWork
 from podscope_analyzers.xprof_table import XprofCell, XprofColumn, XprofTable, general
 
 NAME: Final = "roofline_model"
-VERSION: Final = 2
+VERSION: Final = 3
 
 _MEMORIES: Final = ("hbm", *(name for name, _, _ in ON_CHIP))
 _LABELS: Final = {
@@ -110,6 +112,7 @@ _COLUMNS: Final = (
     Column("max_memory_bandwidth_ratio", "Most used memory over peak", "number", "ratio"),
     Column("include_infeed_outfeed", "With infeed and outfeed", "boolean"),
     *op_columns("program_id", "source"),
+    *SPREAD_COLUMNS,
 )
 _CEILING_COLUMNS: Final = (
     Column("ceiling", "Ceiling", "string"),
@@ -124,6 +127,7 @@ def _cells(record: RooflineRecord, cores: int) -> list[Cell]:
         {
             **time_values(record.occurrences, record.time_us, record.self_time_us),
             **rate_values(record.rates),
+            **spread_values(record.spread),
             "avg_time_us": record.avg_time_us,
             "step": record.step.lower(),
             "rank": record.rank,

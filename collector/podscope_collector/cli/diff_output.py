@@ -17,7 +17,7 @@ _MAX_CELL: Final = 60
 _WORDS: Final = {
     "significant": "significant",
     "within_noise": "within noise",
-    "not_judged": "not judged",
+    "unknown": "unknown",
 }
 
 
@@ -69,7 +69,7 @@ def step_statement(step: Mapping[str, Any] | None) -> str:
         return f"Step time {_time(step['base_mean'])} in both."
     if step["significance"] == "within_noise":
         return f"Step time {means}: {_time(abs(change))}{ratio} {how}, within noise."
-    if step["significance"] == "not_judged":
+    if step["significance"] == "unknown":
         return f"Step time {means}: {_time(abs(change))}{ratio} {how}; too few steps to judge."
     low, high = sorted((abs(step["change_low"]), abs(step["change_high"])))
     return (

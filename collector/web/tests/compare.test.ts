@@ -37,11 +37,11 @@ describe("comparisons", () => {
     const ids = ["host", ...STEP];
     const hosts = table(ids, [
       ["w1", "own_work_us", "both", 1000, 2000, 1000, 1, 900, 1100, "significant", "us"],
-      ["w0", "own_work_us", "vanished", 1000, null, -1000, -1, null, null, "not_judged", "us"],
+      ["w0", "own_work_us", "vanished", 1000, null, -1000, -1, null, null, "unknown", "us"],
       ["w0", "duration_us", "both", 1, 1, 0, 0, 0, 0, "within_noise", "us"],
     ]);
     expect(hostChanges(comparison({ steps: hosts }))).toEqual([
-      { host: "w0", base: 1, other: null, judgement: "not_judged" },
+      { host: "w0", base: 1, other: null, judgement: "unknown" },
       { host: "w1", base: 1, other: 2, judgement: "significant" },
     ]);
   });
@@ -49,8 +49,8 @@ describe("comparisons", () => {
   test("rows have a name, what it is, both values and the change with its unit", () => {
     const ids = ["hlo_op_name", "category", "framework_name", "place", "match", "base_rows", "other_rows", "base_total_self_time_us", "other_total_self_time_us", "change_us", "change_ratio", "base_occurrences", "other_occurrences", "significance"];
     const rows = table(ids, [
-      ["fusion.1", "loop fusion", "jit(f)/add", "device", "both", 1, 1, 4, 6, 2, 0.5, 10, 10, "not_judged"],
-      ["fusion.2", "loop fusion", null, "device", "appeared", 0, 1, null, 1, 1, null, null, 10, "not_judged"],
+      ["fusion.1", "loop fusion", "jit(f)/add", "device", "both", 1, 1, 4, 6, 2, 0.5, 10, 10, "unknown"],
+      ["fusion.2", "loop fusion", null, "device", "appeared", 0, 1, null, 1, 1, null, null, 10, "unknown"],
     ], { change_us: "us" });
     const found = rowChanges(rows);
     expect(found.unit).toBe("us");

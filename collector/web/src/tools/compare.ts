@@ -4,7 +4,7 @@ import { runOf } from "../pages/captures/filter";
 import { categoryOf, type Category, CATEGORIES, stackOrder } from "./categories";
 import { fieldsOf, numberOf, records, textOf } from "./tables";
 
-export type Judgement = "significant" | "within_noise" | "not_judged";
+export type Judgement = "significant" | "within_noise" | "unknown";
 
 export interface StepChange {
   readonly measure: string;
@@ -18,7 +18,7 @@ export interface StepChange {
   readonly judgement: Judgement;
 }
 
-const judgementOf = (value: unknown): Judgement => (value === "significant" || value === "within_noise" ? value : "not_judged");
+const judgementOf = (value: unknown): Judgement => (value === "significant" || value === "within_noise" ? value : "unknown");
 
 /** Times of steps in milliseconds, whatever the tool says them in. */
 export function stepChanges(comparison: Comparison): StepChange[] {

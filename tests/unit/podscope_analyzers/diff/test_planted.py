@@ -91,8 +91,12 @@ def test_a_slower_a_removed_and_an_added_operation_come_out_to_the_picosecond(to
     unchanged = rows["adam_fusion.2"]
     assert unchanged["change_us"] == pytest.approx(0, abs=1e-6)
     assert unchanged["other_occurrences"] == 2 * int(str(unchanged["base_occurrences"]))
-    # Nobody recorded how an operation's time spreads over steps.
-    assert {row["significance"] for row in rows.values()} == {"not_judged"}
+    # An operation that is on one side alone has nothing to be judged against.
+    assert {gone["significance"], new["significance"]} == {"unknown"}
+    assert rows["adam_fusion.4"]["significance"] == "significant"
+    significant = [row[name] for row in rows.values() if row["significance"] == "significant"]
+    assert significant == ["adam_fusion.4"]
+    assert unchanged["significance"] == "within_noise"
 
 
 def test_rows_are_sorted_by_their_absolute_change() -> None:

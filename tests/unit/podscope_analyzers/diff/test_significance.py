@@ -9,10 +9,10 @@ from podscope_analyzers.diff.significance import (
     difference,
     holm,
     incomplete_beta,
-    independent_count,
     t_quantile,
     two_sided_p_value,
 )
+from podscope_analyzers.spread import independent_count
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_worked_example_of_welchs_test() -> None:
     assert found.low == pytest.approx(4 - t_quantile(freedom) * error)
 
 
-def test_too_few_steps_are_not_judged() -> None:
+def test_too_few_steps_are_unknown() -> None:
     found = difference(np.array([1.0, 2.0]), np.array([5.0, 6, 7]))
     assert (found.p_value, found.low, found.high) == (None, None, None)
     assert holm([None, 0.5]) == [None, False]
