@@ -1,5 +1,6 @@
 """The REST API as the command line uses it."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,6 +93,45 @@ class ServiceClient:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             message = f"no podscope service answers at {self.url} ({error}); start one: podscope up"
             raise ServiceUnreachableError(message) from error
+        return self._content(answer)
+
+    def events(self, path: str, silence_s: float) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The server-sent events of a route as they come, each with the object that it carries.
+
+        Args:
+            path: Of the route.
+            silence_s: How long the service may say nothing.
+
+        Raises:
+            ServiceUnreachableError: nothing answers, the stream broke off or fell silent, or it
+                is not podscope's.
+            CollectorError: the service refused; of the class that fits its status.
+        """
+        limits = httpx.Timeout(self._timeout_s, read=silence_s)
+        try:
+            with (
+                httpx.Client(timeout=limits, trust_env=False) as client,
+                client.stream("GET", self._base + path, headers=self._headers) as answer,
+            ):
+                if not answer.is_success:
+                    answer.read()
+                    self._content(answer)
+                if "text/event-stream" not in answer.headers.get("content-type", ""):
+                    raise _foreign(self.url)
+                event = ""
+                for line in answer.iter_lines():
+                    field, _, text = line.partition(": ")
+                    if field == "event":
+                        event = text
+                    elif field == "data":
+                        with as_of_podscope(self.url):
+                            told = dict(json.loads(text))
+                        yield event, told
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            message = f"the events of {self.url} broke off ({error})"
+            raise ServiceUnreachableError(message) from error
+
+    def _content(self, answer: httpx.Response) -> dict[str, Any]:
         if answer.status_code == httpx.codes.NO_CONTENT:
             return {}
         try:

@@ -33,6 +33,7 @@ from podscope_collector.captures.states import HostState, ReasonCode
 from podscope_collector.captures.step_window import StepWindow
 from podscope_collector.captures.through_agent import AgentCapture
 from podscope_collector.host_names import distinct_host_names
+from podscope_collector.memory import MemoryGuard
 from podscope_collector.storage import Storage, StorageError
 from podscope_protos.methods import MAX_MESSAGE_BYTES, PROFILE
 from podscope_protos.v1 import profiler_service_pb2 as wire
@@ -131,6 +132,7 @@ class _Flight:
         width = affordable_width(min(count, limits.width))
         self.width = asyncio.Semaphore(width)
         self.budget = ByteBudget(limits.byte_budget)
+        self.memory = MemoryGuard(limits.byte_budget)
         self.fetches = asyncio.Semaphore(limits.fetches)
         self.agent_token: str | None = None
         self.host_bytes = request.expected_host_bytes or limits.expected_host_bytes
@@ -360,15 +362,7 @@ class _Host:
 
     async def _keep(self, answer: bytes) -> Kept | Failure:
         """Check and store the answer off the loop; a cancelled capture still keeps it."""
-        storing = asyncio.ensure_future(
-            asyncio.to_thread(
-                self._flight.keeper.keep,
-                answer,
-                host=self.now.host,
-                address=self._target.address,
-                retry_empty=self._flight.request.retry_empty,
-            )
-        )
+        storing = asyncio.ensure_future(asyncio.to_thread(self._kept, answer))
         try:
             return await asyncio.shield(storing)
         except asyncio.CancelledError:
@@ -376,6 +370,17 @@ class _Host:
             if isinstance(result, Kept):
                 self._done(result)
             raise
+
+    def _kept(self, answer: bytes) -> Kept | Failure:
+        flight = self._flight
+        result = flight.keeper.keep(
+            answer,
+            host=self.now.host,
+            address=self._target.address,
+            retry_empty=flight.request.retry_empty,
+        )
+        flight.memory.check()
+        return result
 
     # -- updates ------------------------------------------------------------------------------
 

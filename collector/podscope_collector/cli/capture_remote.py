@@ -15,6 +15,8 @@ from podscope_collector.errors import CollectorError, ServiceUnreachableError
 POLL_S: Final = 0.4
 PATIENCE_S: Final = 30
 """How long a service that restarts is waited for."""
+SILENCE_S: Final = 20
+"""How long a stream of events may say nothing; the service says something every 15 s."""
 
 _ENDED = {
     CaptureState.COMPLETE,
@@ -94,38 +96,89 @@ def follow(capture_id: str, client: ServiceClient, watcher: Watcher) -> RemoteCa
 
 
 def _follow(capture_id: str, client: ServiceClient, watcher: Watcher) -> RemoteCapture:
-    seen: dict[str, tuple[str, int]] = {}
-    patience_until = 0.0
-    while True:
-        try:
-            found = client.ask("GET", f"/captures/{capture_id}")
-            listed = client.ask("GET", f"/captures/{capture_id}/hosts")
-            patience_until = 0.0
-        except ServiceUnreachableError:
-            # The capture goes on without us; a service that restarts comes back.
-            now = time.monotonic()
-            patience_until = patience_until or now + PATIENCE_S
-            if now > patience_until:
-                raise
-            time.sleep(1)
-            continue
-        with as_of_podscope(client.url):
-            state = CaptureState(found["state"])
-            left_out = tuple(str(line) for line in found["left_out"])
-            session = str(found["session"])
-            now_is = RemoteCapture(
-                capture_id, session, state, listed["items"], left_out, found["alignment"]
-            )
-            updates = now_is.hosts
-        watcher.keep_only({update.target for update in updates})
-        for update in updates:
-            key = (str(update.state), update.attempts)
-            if seen.get(update.target) != key:
-                seen[update.target] = key
-                watcher.update(update)
-        if state in _ENDED:
-            return now_is
-        time.sleep(POLL_S)
+    watched = _Watched(capture_id, client, watcher)
+    try:
+        for event, told in client.events(f"/captures/{capture_id}/events", SILENCE_S):
+            if watched.hears(event, told):
+                break
+    except ServiceUnreachableError:
+        # Broken off, or a proxy between holds events back: asking works through all of them.
+        pass
+    return watched.asked_until_ended()
+
+
+class _Watched:
+    """What is known of a capture that goes on at the service."""
+
+    def __init__(self, capture_id: str, client: ServiceClient, watcher: Watcher) -> None:
+        self._id = capture_id
+        self._client = client
+        self._watcher = watcher
+        self._hosts: dict[str, tuple[str, str, int]] = {}
+
+    def hears(self, event: str, told: dict[str, Any]) -> bool:
+        """Take in an event; whether the capture has ended with it.
+
+        Raises:
+            ServiceUnreachableError: The event is not one of podscope's.
+        """
+        with as_of_podscope(self._client.url):
+            if event == "host":
+                self._take(_host(told))
+            if event != "capture":
+                return False
+            if len(self._hosts) != int(told["hosts_total"]):
+                # Lookups became hosts, and the stream does not tell of rows that are gone.
+                self._look_at_hosts()
+            return CaptureState(told["state"]) in _ENDED
+
+    def asked_until_ended(self) -> RemoteCapture:
+        """Ask again and again; at once over for a capture that has ended.
+
+        Raises:
+            ServiceUnreachableError: The service is away for longer than ``PATIENCE_S``.
+        """
+        patience_until = 0.0
+        while True:
+            try:
+                found = self._client.ask("GET", f"/captures/{self._id}")
+                items = self._look_at_hosts()
+                patience_until = 0.0
+            except ServiceUnreachableError:
+                # The capture goes on without us; a service that restarts comes back.
+                now = time.monotonic()
+                patience_until = patience_until or now + PATIENCE_S
+                if now > patience_until:
+                    raise
+                time.sleep(1)
+                continue
+            with as_of_podscope(self._client.url):
+                state = CaptureState(found["state"])
+                if state in _ENDED:
+                    left_out = tuple(str(line) for line in found["left_out"])
+                    session = str(found["session"])
+                    return RemoteCapture(
+                        self._id, session, state, items, left_out, found["alignment"]
+                    )
+            time.sleep(POLL_S)
+
+    def _look_at_hosts(self) -> list[dict[str, Any]]:
+        listed = self._client.ask("GET", f"/captures/{self._id}/hosts")
+        with as_of_podscope(self._client.url):
+            items: list[dict[str, Any]] = listed["items"]
+            hosts = [_host(item) for item in items]
+        self._watcher.keep_only({host.target for host in hosts})
+        names = {host.host for host in hosts}
+        self._hosts = {name: seen for name, seen in self._hosts.items() if name in names}
+        for host in hosts:
+            self._take(host)
+        return items
+
+    def _take(self, host: HostUpdate) -> None:
+        seen = (host.target, str(host.state), host.attempts)
+        if self._hosts.get(host.host) != seen:
+            self._hosts[host.host] = seen
+            self._watcher.update(host)
 
 
 def _host(found: Mapping[str, Any]) -> HostUpdate:
