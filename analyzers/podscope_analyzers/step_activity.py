@@ -7,7 +7,7 @@ included, and the annotations of the training loop say what the rest was for.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -19,10 +19,11 @@ from podscope_analyzers.collectives import is_collective_name, is_runtime_collec
 from podscope_analyzers.input_waits import input_waits_ps
 from podscope_analyzers.intervals import Int64s, Union, join, union
 from podscope_analyzers.kernels import natural_order
+from podscope_analyzers.kernels.steps import outermost_within
 from podscope_analyzers.op_names import PYTHON_FRAME
 from podscope_analyzers.planes import HOST_PLANE
 from podscope_analyzers.prepared import PreparedSpace
-from podscope_analyzers.step_annotations import names_input, outermost
+from podscope_analyzers.step_annotations import names_input
 from podscope_analyzers.xspace import Columns, Line, Plane, Sifted
 from podscope_analyzers.xspace.columns import Int32s
 
@@ -204,35 +205,51 @@ def _phases(
         code_of_row = np.array([codes.setdefault(name, len(codes)) for name in names], np.int64)
         for thread in own:
             start, end, rows = thread.in_order()
-            for step, marker in _markers(start, end, is_named[rows], begin_ps, end_ps):
-                last = int(np.searchsorted(start, end_ps[step], side="left"))
-                inside = np.arange(marker + 1, last)
-                inside = inside[end[inside] <= end_ps[step]]
-                below = inside[outermost(start[inside], end[inside])]
-                found.append(
-                    (
-                        code_of_row[rows[below]],
-                        np.full(len(below), step, np.int64),
-                        end[below] - start[below],
-                    )
-                )
-                feeding = np.concatenate(
-                    [below[is_input[rows[below]]], inside[is_pipe[rows[inside]]]]
-                )
-                fed.append((start[feeding], end[feeding]))
+            step, marker = _markers(start, end, is_named[rows], begin_ps, end_ps)
+            first, limit = marker + 1, end_ps[step]
+            last = np.searchsorted(start, limit, side="left")
+            below, at = outermost_within(start, end, first, last, limit)
+            found.append((code_of_row[rows[below]], step[at], end[below] - start[below]))
+            feeding = np.concatenate(
+                [
+                    below[is_input[rows[below]]],
+                    _within(np.flatnonzero(is_pipe[rows]), end, first, last, limit),
+                ]
+            )
+            fed.append((start[feeding], end[feeding]))
     table = list(codes)
     code, step_of, length = (
         np.concatenate([_NO_SPANS, *(part[field] for part in found)]) for field in range(3)
     )
     total = np.zeros(len(table), np.int64)
     np.add.at(total, code, length)
-    met = np.unique(code).tolist()
+    met = np.flatnonzero(np.bincount(code, minlength=len(table))).tolist()
     longest = sorted(met, key=lambda at: (-int(total[at]), table[at]))[:MAX_PHASES]
-    phase_ps = np.zeros((len(longest), len(begin_ps)), np.int64)
-    for phase, at in enumerate(longest):
-        events = code == at
-        np.add.at(phase_ps[phase], step_of[events], length[events])
-    return tuple(table[at] for at in longest), phase_ps, _union(fed)
+    place = np.full(len(table), -1, np.int64)
+    place[longest] = np.arange(len(longest))
+    shown = np.flatnonzero(place[code] >= 0)
+    phase_ps = np.zeros(len(longest) * len(begin_ps), np.int64)
+    np.add.at(phase_ps, place[code[shown]] * len(begin_ps) + step_of[shown], length[shown])
+    by_phase = phase_ps.reshape(len(longest), len(begin_ps))
+    return tuple(table[at] for at in longest), by_phase, _union(fed)
+
+
+def _within(events: Int64s, end: Int64s, first: Int64s, last: Int64s, limit: Int64s) -> Int64s:
+    """Those of some events, ascending, that are within one of the steps' markers.
+
+    Args:
+        events: Shape (k,).
+        end: Of all events of the thread, shape (n,).
+        first: The first event that may lie within each marker, shape (m,).
+        last: The first behind it, shape (m,).
+        limit: End of each marker, shape (m,).
+    """
+    low, high = np.searchsorted(events, first), np.searchsorted(events, last)
+    some = [_NO_SPANS]
+    for marker in np.flatnonzero(low < high).tolist():
+        inside = events[low[marker] : high[marker]]
+        some.append(inside[end[inside] <= limit[marker]])
+    return np.concatenate(some)
 
 
 def _markers(
@@ -241,16 +258,19 @@ def _markers(
     is_named: npt.NDArray[np.bool_],
     begin_ps: Int64s,
     end_ps: Int64s,
-) -> Iterator[tuple[int, int]]:
-    """Pairs of a step and the index of its marker on this thread, if it is there."""
+) -> tuple[Int64s, Int64s]:
+    """The steps whose markers are on this thread, and the index of each one's marker."""
+    steps, markers = [], []
     index = np.searchsorted(start, begin_ps, side="left")
     for step, first in enumerate(index.tolist()):
         last = first
         while last < len(start) and start[last] == begin_ps[step]:
             if end[last] == end_ps[step] and is_named[last]:
-                yield step, last
+                steps.append(step)
+                markers.append(last)
                 break
             last += 1
+    return np.array(steps, np.int64), np.array(markers, np.int64)
 
 
 def _union(spans: list[tuple[Int64s, Int64s]]) -> Union:

@@ -82,7 +82,8 @@ def sift(
     Returns:
         How many events are kept; ``DENSE`` when nearly all of the first ones are. ``report[3]``
         is the number of outer ones, ``report[4]`` and ``report[5]`` the earliest start and the
-        latest end of all that are not kept, ``report[6]`` 1 where spans cross or are not in order.
+        latest end of all that are not kept, ``report[6]`` 1 where outer spans come before inner
+        ones and none begins within a kept one and ends after it.
     """
     event = 0
     kept = 0
@@ -90,7 +91,8 @@ def sift(
     top = -1
     earliest = report[4]
     latest = report[5]
-    crosses = False
+    is_ordered = True
+    is_whole = True
     last_id = 0
     last_row = row_of(last_id, low, rows, keys, multiplier, missing)
     at = start
@@ -132,8 +134,13 @@ def sift(
         around = -1
         hops = 0
         if not is_aside:
+            if top >= 0:
+                # The last event is on top. Outer ones come first.
+                is_ordered &= stack_start[top] < begin or (
+                    stack_start[top] == begin and stack_end[top] >= finish
+                )
             while top >= 0 and (stack_start[top] > begin or stack_end[top] < finish):
-                crosses |= stack_end[top] > begin
+                is_whole &= stack_end[top] <= begin or stack_between[top] > 0
                 top -= 1
             if top >= 0:
                 around = stack_kept[top]
@@ -174,7 +181,7 @@ def sift(
     report[3] = outer
     report[4] = earliest
     report[5] = latest
-    report[6] = crosses
+    report[6] = is_ordered and is_whole
     return kept
 
 

@@ -58,6 +58,60 @@ def overlap_by_offset(begin: Int64s, end: Int64s, other_begin: Int64s, other_end
     return overlap
 
 
+@kernel("i8(i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1])")
+def _outermost_within(
+    start: Int64s,
+    end: Int64s,
+    first: Int64s,
+    last: Int64s,
+    limit: Int64s,
+    found: Int64s,
+    around: Int64s,
+) -> int:
+    count = 0
+    for at in range(first.size):
+        is_first = True
+        latest = 0
+        for i in range(first[at], last[at]):
+            if end[i] > limit[at]:
+                continue
+            if is_first or start[i] >= latest:
+                if count < found.size:
+                    found[count] = i
+                    around[count] = at
+                count += 1
+            # A long span may outlive later, shorter ones: compare with the latest end so far.
+            latest = end[i] if is_first else max(latest, end[i])
+            is_first = False
+    return count
+
+
+def outermost_within(
+    start_ps: Int64s, end_ps: Int64s, first: Int64s, last: Int64s, limit_ps: Int64s
+) -> tuple[Int64s, Int64s]:
+    """Of some ranges of spans, those that end in time and lie in none before them.
+
+    Args:
+        start_ps: Of every span, ascending, shape (n,).
+        end_ps: Shape (n,).
+        first: First span of each range, shape (m,).
+        last: The one behind its last, at most n, shape (m,).
+        limit_ps: Latest end that counts in each range, shape (m,).
+
+    Returns:
+        The spans, and the range that each was found in; both of shape (k,).
+    """
+    check_lengths(start_ps, end_ps)
+    check_lengths(first, last, limit_ps)
+    start, end = writable_int64s(start_ps), writable_int64s(end_ps)
+    ranges = writable_int64s(first), writable_int64s(last), writable_int64s(limit_ps)
+    nothing = np.zeros(0, np.int64)
+    count = _outermost_within(start, end, *ranges, nothing, nothing)
+    found, around = np.empty(count, np.int64), np.empty(count, np.int64)
+    _outermost_within(start, end, *ranges, found, around)
+    return found, around
+
+
 @kernel("void(i8[::1], i8[::1], i8, i8[::1], i8[::1], i8[:, ::1], b1[:, ::1], i8[::1], i8[::1])")
 def sweep_steps(
     keys: Int64s,

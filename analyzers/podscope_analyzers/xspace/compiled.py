@@ -295,7 +295,7 @@ class CompiledSifter:
         _raise(report)
         if count == sieve.DENSE:
             return None
-        found, earliest, latest, crosses = (int(value) for value in report[3:7])
+        found, earliest, latest, is_nested = (int(value) for value in report[3:7])
         decoded = DecodedLine(
             metadata[:count],
             start[:count],
@@ -313,7 +313,7 @@ class CompiledSifter:
             columns=decoded,
             outer=outer.take(slice(found)),
             reach_ps=(earliest, latest) if earliest <= latest else None,
-            is_nested=not crosses,
+            is_nested=bool(is_nested),
         )
 
     def inner_spans(self, request: InnerRequest) -> InnerSpans:

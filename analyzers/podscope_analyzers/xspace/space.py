@@ -82,7 +82,8 @@ class Sifted:
         outer: Of the other events, those right below a kept one, and those without duration
             below any; what else is within a kept event is within these.
         reach_ps: Earliest start and latest end of the other events; None where there are none.
-        is_nested: Whether no event of the line crosses or comes before one that it lies in.
+        is_nested: Whether no event of the line comes before one that it lies in, and none begins
+            within a kept one and ends after it.
     """
 
     events: Int32s

@@ -126,7 +126,8 @@ class SiftedEvents:
         columns: Their fields and stats.
         outer: The outer ones of the others.
         reach_ps: Earliest start and latest end of the others; None where there are none.
-        is_nested: Whether no event of the line crosses or comes before one that it lies in.
+        is_nested: Whether no event of the line comes before one that it lies in, and none begins
+            within a kept one and ends after it.
     """
 
     events: Int32s

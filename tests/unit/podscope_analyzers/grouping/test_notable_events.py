@@ -121,6 +121,7 @@ def told(space: PreparedSpace) -> dict[str, Any]:
 @pytest.mark.parametrize("is_sorted", [True, False])
 @given(drawn=lines)
 @example(drawn=[[(3, 0, 10, {"_r": 1}), (0, 0, 10, {}), (1, 1, 8, {}), (2, 5, 0, {})]])
+@example(drawn=[[(0, 0, 0, {}), (4, 0, 1, {})]])
 @example(
     drawn=[
         [

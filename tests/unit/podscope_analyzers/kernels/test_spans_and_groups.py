@@ -12,7 +12,8 @@ from podscope_analyzers.kernels import (
     union,
     union_length,
 )
-from podscope_analyzers.kernels.steps import overlap_by_offset
+from podscope_analyzers.kernels.steps import outermost_within, overlap_by_offset
+from podscope_analyzers.step_annotations import outermost
 
 Span = tuple[int, int]
 Int64s = npt.NDArray[np.int64]
@@ -198,3 +199,27 @@ def test_columns_of_different_lengths_are_refused() -> None:
         nest(np.zeros(3, np.int64), np.zeros(2, np.int64))
     with pytest.raises(ValueError, match="differ in length"):
         sum_groups(np.zeros(3, np.int32), 1, np.zeros(3, np.int64), np.zeros(2, np.int64))
+
+
+_ranges = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(0, 40)), max_size=5
+)
+
+
+@given(spans=_spans, ranges=_ranges)
+def test_the_outermost_of_ranges_are_those_of_each_range(
+    spans: list[Span], ranges: list[tuple[int, int, int]]
+) -> None:
+    start, duration = _arrays(_natural(spans))
+    end = start + duration
+    first, last, limit = np.array(ranges, np.int64).reshape(-1, 3).T
+    last = np.minimum(last, len(spans))
+    expected = []
+    for at, (low, high, latest) in enumerate(zip(first, last, limit, strict=True)):
+        inside = np.arange(low, high)
+        inside = inside[end[inside] <= latest]
+        expected += [(i, at) for i in inside[outermost(start[inside], end[inside])].tolist()]
+
+    found, around = outermost_within(start, end, first, last, limit)
+
+    assert list(zip(found.tolist(), around.tolist(), strict=True)) == expected
