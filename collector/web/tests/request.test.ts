@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 
 import type { Capture, Host } from "../src/api/types";
 import { quorumHosts } from "../src/pages/dialog/progress";
-import { checkForm, EMPTY_FORM, guessTargets, shellCommand, toRequest } from "../src/pages/dialog/request";
+import { checkForm, EMPTY_FORM, estimateSize, guessTargets, shellCommand, toRequest } from "../src/pages/dialog/request";
 import { phaseSpans } from "../src/pages/dialog/timeline";
 
 const addresses = (text: string): string[] => guessTargets(text).map((target) => target.address);
@@ -57,6 +57,42 @@ describe("the form", () => {
     expect(toRequest(form)).toMatchObject({ targets: "w-0:9999", duration_ms: 2000, quorum: "50%", labels: { run: "llm-7b", team: "a" } });
     const command = shellCommand({ ...form, targets: "w-[0-1]:9999" }, "http://h").replaceAll(" \\\n ", "");
     expect(command).toBe("podscope capture 'w-[0-1]:9999' --duration 2s --attempts 3 --quorum 50% --label team=a --label run=llm-7b --url http://h");
+  });
+});
+
+describe("a number of steps", () => {
+  const form = { ...filled, lengthKind: "steps" as const, steps: "20", durationMs: "nonsense" };
+  test("takes the place of the duration", () => {
+    expect(checkForm(form)).toEqual({});
+    expect(toRequest(form)).toMatchObject({ steps: 20 });
+    expect(toRequest(form)).not.toHaveProperty("duration_ms");
+    expect(shellCommand(form, "http://h")).toContain("--steps 20 ");
+  });
+  test.each(["0", "1.5", ""])("is not %s", (steps) => {
+    expect(checkForm({ ...form, steps })).toHaveProperty("steps");
+  });
+});
+
+test("who asks, starting together and the expected size are in the request, and in the command", () => {
+  const form = { ...filled, together: "yes" as const, hostMb: "8", requestedBy: " ann ", delayMs: "500" };
+  expect(toRequest(form)).toMatchObject({ synchronized: true, expected_host_bytes: 8_000_000, requested_by: "ann" });
+  expect(shellCommand(form, "http://h")).toContain("--delay 500ms --synchronized --expected-host-bytes 8000000");
+  expect(toRequest(filled)).not.toHaveProperty("synchronized");
+  expect(checkForm({ ...form, hostMb: "much" })).toHaveProperty("hostMb");
+});
+
+describe("the size of a capture", () => {
+  const last = { run: "llm", hosts_done: 4, bytes: 40e6, duration_ms: 2000, steps: null, trigger: "api" } as Capture;
+  const form = { ...filled, run: "llm" };
+  test("is that of the run's last capture, for a longer window in proportion", () => {
+    expect(estimateSize(form, 8, [last])).toEqual({ bytes: 80e6, hostBytes: 10e6, by: "last capture" });
+    expect(estimateSize({ ...form, durationMs: "4000" }, 8, [last])?.bytes).toBe(160e6);
+    expect(estimateSize({ ...form, lengthKind: "steps" }, 8, [last])?.bytes).toBe(80e6);
+  });
+  test("is what the form says where it says it, and unknown else", () => {
+    expect(estimateSize({ ...form, hostMb: "3" }, 2, [last])).toEqual({ bytes: 6e6, hostBytes: 3e6, by: "request" });
+    expect(estimateSize({ ...form, run: "other" }, 2, [last])).toBeNull();
+    expect(estimateSize(form, 0, [last])).toBeNull();
   });
 });
 

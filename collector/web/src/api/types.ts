@@ -29,10 +29,13 @@ export interface Capture {
   readonly run: string | null;
   readonly state: CaptureState;
   readonly trigger: string;
+  readonly requested_by: string | null;
   readonly created_at: string;
   readonly started_at: string | null;
   readonly finished_at: string | null;
   readonly duration_ms: number;
+  /** The window was to hold so many; `duration_ms` is then the longest that it might be. */
+  readonly steps: number | null;
   readonly attempts: number;
   readonly quorum: string;
   readonly labels: Readonly<Record<string, string>>;
@@ -74,7 +77,11 @@ export interface Tool {
 
 export interface CaptureRequest {
   readonly targets: string;
-  readonly duration_ms: number;
+  readonly duration_ms?: number;
+  readonly steps?: number;
+  readonly synchronized?: boolean;
+  readonly expected_host_bytes?: number;
+  readonly requested_by?: string;
   readonly attempts: number;
   readonly quorum: string;
   readonly delay_ms: number;

@@ -4,9 +4,10 @@ import { useEffect, useState } from "preact/hooks";
 import { api } from "../../api/client";
 import { asServiceError } from "../../api/resource";
 import type { DoctorReport, DoctorTarget } from "../../api/types";
+import { allCaptures } from "../../captures-store";
 import { Field, KeyValues, Segmented, Snippet, Status } from "../../components/basics";
-import { duration, ofTotal, plural, text } from "../../format/numbers";
-import { type FormErrors, guessTargets, type RequestForm, shellCommand, splitTargets } from "./request";
+import { duration, fileSize, ofTotal, plural, text } from "../../format/numbers";
+import { estimateSize, type FormErrors, guessTargets, type RequestForm, type SizeEstimate, shellCommand, splitTargets } from "./request";
 
 type Change = (part: Partial<RequestForm>) => void;
 
@@ -41,13 +42,32 @@ export function RequestFields(props: {
       >
         <textarea {...bind("targets")} rows={3} class="mono" spellcheck={false} autofocus placeholder="w-0:9999, w-1:9999" />
       </Field>
+      <div class="choice">
+        <span class="field-label">Length in</span>
+        <Segmented
+          label="Length in"
+          options={[["time", "time"], ["steps", "steps"]]}
+          value={form.lengthKind}
+          onChange={(lengthKind) => onChange({ lengthKind })}
+        />
+        {form.lengthKind === "steps" && <span class="quiet">of agents that know steps</span>}
+      </div>
       <div class="field-row">
-        <Field label="Length" error={errors.durationMs ?? null}>
-          <span class="with-unit">
-            <input {...bind("durationMs")} inputMode="numeric" />
-            <small>ms</small>
-          </span>
-        </Field>
+        {form.lengthKind === "time" ? (
+          <Field label="Length" error={errors.durationMs ?? null}>
+            <span class="with-unit">
+              <input {...bind("durationMs")} inputMode="numeric" />
+              <small>ms</small>
+            </span>
+          </Field>
+        ) : (
+          <Field label="Length" error={errors.steps ?? null}>
+            <span class="with-unit">
+              <input {...bind("steps")} inputMode="numeric" />
+              <small>steps</small>
+            </span>
+          </Field>
+        )}
         <Field label="Attempts" error={errors.attempts ?? null} hint="per host">
           <input {...bind("attempts")} inputMode="numeric" />
         </Field>
@@ -85,11 +105,27 @@ export function RequestFields(props: {
           <Segmented label="Python tracer" options={[["0", "off"], ["1", "on"]]} value={form.pythonTracer} onChange={(pythonTracer) => onChange({ pythonTracer })} />
           <span class="quiet">adds to the time of each step</span>
         </div>
-        <Field label="Delay" class="delay" error={errors.delayMs ?? null} hint="until every host starts">
-          <span class="with-unit">
-            <input {...bind("delayMs")} inputMode="numeric" />
-            <small>ms</small>
-          </span>
+        <div class="choice">
+          <span class="field-label">Together</span>
+          <Segmented label="Together" options={[["no", "as they come"], ["yes", "all or none"]]} value={form.together} onChange={(together) => onChange({ together })} />
+          <span class="quiet">{form.together === "yes" ? "refused if they do not fit" : ""}</span>
+        </div>
+        <div class="field-row">
+          <Field label="Delay" class="delay" error={errors.delayMs ?? null} hint="until every host starts">
+            <span class="with-unit">
+              <input {...bind("delayMs")} inputMode="numeric" />
+              <small>ms</small>
+            </span>
+          </Field>
+          <Field label="Size of a host" error={errors.hostMb ?? null} hint="empty: as in the run's last capture">
+            <span class="with-unit">
+              <input {...bind("hostMb")} inputMode="numeric" />
+              <small>MB</small>
+            </span>
+          </Field>
+        </div>
+        <Field label="Requested by" error={errors.requestedBy ?? null} hint="kept with the capture; a proxy that knows who you are goes before it">
+          <input {...bind("requestedBy")} autocomplete="username" />
         </Field>
       </details>
       <Snippet title="The same from a shell" text={shellCommand(form, location.origin)} />
@@ -99,10 +135,21 @@ export function RequestFields(props: {
 
 const SHOWN = 100;
 
+function tracing(form: RequestForm): string {
+  if (form.lengthKind === "steps") return `${form.steps || "a number of"} steps, 60 s at most`;
+  const length = Number(form.durationMs) + Number(form.delayMs);
+  return Number.isFinite(length) ? text(duration(length)) : "not a number";
+}
+
+function sizeText(size: SizeEstimate | null, hasLookups: boolean): string {
+  if (size === null) return "not known before the run's first capture";
+  const more = hasLookups ? ", and what the lookups find" : "";
+  return `about ${text(fileSize(size.bytes, 2))}, ${text(fileSize(size.hostBytes, 2))} a host ${size.by === "request" ? "as given" : "as in the run's last capture"}${more}`;
+}
+
 export function Preflight({ form }: { form: RequestForm }) {
   const targets = guessTargets(form.targets);
   const wrong = targets.filter((target) => target.problem !== null).length;
-  const length = Number(form.durationMs) + Number(form.delayMs);
   const [report, setReport] = useState<DoctorReport | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
@@ -134,7 +181,8 @@ export function Preflight({ form }: { form: RequestForm }) {
       </header>
       <KeyValues
         rows={[
-          ["Tracing", Number.isFinite(length) ? text(duration(length)) : "not a number"],
+          ["Tracing", tracing(form)],
+          ["Size", sizeText(estimateSize(form, targets.length, allCaptures.value), targets.some((target) => target.isLookup))],
           ["Done when", form.quorumKind === "all" ? "all hosts are stored" : form.quorumKind === "any" ? "every host ended; one stored is enough" : `every host ended; ${form.quorumCount || "a number"} stored are enough`],
           ["Overhead", form.pythonTracer === "1" ? "Python tracer on: steps take longer" : form.hostTracer === "3" ? "verbose host tracer: large files" : "small: device tracer and host level " + form.hostTracer],
           ...(report?.storage ? [["Storage", report.storage.detail] as [string, string]] : []),

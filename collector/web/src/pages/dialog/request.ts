@@ -1,12 +1,14 @@
 /** The request as the form holds it, what is wrong with it, and the same as a shell command. */
-import type { CaptureRequest } from "../../api/types";
+import type { Capture, CaptureRequest } from "../../api/types";
 
 export interface RequestForm {
   readonly targets: string;
   readonly run: string;
   /** `key=value` pairs, separated by blanks or commas. */
   readonly labels: string;
+  readonly lengthKind: "time" | "steps";
   readonly durationMs: string;
+  readonly steps: string;
   readonly delayMs: string;
   readonly attempts: string;
   readonly quorumKind: "any" | "all" | "count";
@@ -14,13 +16,19 @@ export interface RequestForm {
   readonly hostTracer: string;
   readonly deviceTracer: string;
   readonly pythonTracer: string;
+  readonly together: "no" | "yes";
+  /** What one host's profile is taken for, in MB; empty: as in the run's last capture. */
+  readonly hostMb: string;
+  readonly requestedBy: string;
 }
 
 export const EMPTY_FORM: RequestForm = {
   targets: "",
   run: "",
   labels: "",
+  lengthKind: "time",
   durationMs: "2000",
+  steps: "10",
   delayMs: "0",
   attempts: "3",
   quorumKind: "any",
@@ -28,6 +36,9 @@ export const EMPTY_FORM: RequestForm = {
   hostTracer: "2",
   deviceTracer: "1",
   pythonTracer: "0",
+  together: "no",
+  hostMb: "",
+  requestedBy: "",
 };
 
 export interface TargetGuess {
@@ -113,8 +124,11 @@ export function checkForm(form: RequestForm): FormErrors {
   const parts = form.labels.split(/[\s,]+/).filter((part) => part !== "");
   const odd = parts.find((part) => !/^[^=]+=.+$/.test(part));
   note("labels", odd ? `${odd} is not key=value.` : null);
-  note("durationMs", wholeNumber(form.durationMs, 1, 3_600_000, "ms"));
-  note("delayMs", wholeNumber(form.delayMs, 0, 3_600_000, "ms"));
+  if (form.lengthKind === "time") note("durationMs", wholeNumber(form.durationMs, 1, 3_600_000, "ms"));
+  else note("steps", wholeNumber(form.steps, 1, 100_000, "steps"));
+  note("delayMs", wholeNumber(form.delayMs, 0, 600_000, "ms"));
+  if (form.hostMb.trim() !== "") note("hostMb", wholeNumber(form.hostMb, 1, 2147, "MB"));
+  if (form.requestedBy.length > 200) note("requestedBy", "At most 200 characters.");
   note("attempts", wholeNumber(form.attempts, 1, 20, "attempts"));
   if (form.quorumKind === "count" && !/^\d+%?$/.test(form.quorumCount.trim())) {
     note("quorumCount", "A number of hosts, or a share such as 50%.");
@@ -138,7 +152,7 @@ export const quorumOf = (form: RequestForm): string =>
 export function toRequest(form: RequestForm): CaptureRequest {
   return {
     targets: splitTargets(form.targets).join(","),
-    duration_ms: Number(form.durationMs),
+    ...(form.lengthKind === "steps" ? { steps: Number(form.steps) } : { duration_ms: Number(form.durationMs) }),
     attempts: Number(form.attempts),
     quorum: quorumOf(form),
     delay_ms: Number(form.delayMs),
@@ -146,18 +160,58 @@ export function toRequest(form: RequestForm): CaptureRequest {
     device_tracer_level: Number(form.deviceTracer),
     python_tracer_level: Number(form.pythonTracer),
     labels: labelsOf(form),
+    ...(form.together === "yes" ? { synchronized: true } : {}),
+    ...(form.hostMb.trim() ? { expected_host_bytes: Number(form.hostMb) * 1e6 } : {}),
+    ...(form.requestedBy.trim() ? { requested_by: form.requestedBy.trim() } : {}),
   };
+}
+
+export interface SizeEstimate {
+  readonly bytes: number;
+  readonly hostBytes: number;
+  /** Where the size of a host is from. */
+  readonly by: "request" | "last capture";
+}
+
+/** What the capture will bring; null where neither the form nor an earlier capture of the run tells. */
+export function estimateSize(form: RequestForm, hosts: number, captures: readonly Capture[]): SizeEstimate | null {
+  if (hosts === 0) return null;
+  if (form.hostMb.trim() && Number(form.hostMb) > 0) {
+    const hostBytes = Number(form.hostMb) * 1e6;
+    return { bytes: hosts * hostBytes, hostBytes, by: "request" };
+  }
+  const run = form.run.trim() || "default";
+  const last = captures.find((capture) => capture.run === run && capture.hosts_done > 0 && capture.bytes && capture.trigger !== "import");
+  if (!last) return null;
+  // A longer window brings more; of steps the length is not known.
+  const longer = form.lengthKind === "steps" || last.steps ? 1 : Number(form.durationMs) / last.duration_ms;
+  const hostBytes = ((last.bytes ?? 0) / last.hosts_done) * (longer > 0 ? longer : 1);
+  return { bytes: hosts * hostBytes, hostBytes, by: "last capture" };
 }
 
 const quote = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);
 
+/** The options of the advanced part that are not as they come. */
+function optionsOf(form: RequestForm): string[] {
+  const options = [
+    form.hostTracer === "2" ? "" : `--host-tracer-level ${form.hostTracer}`,
+    form.deviceTracer === "1" ? "" : `--device-tracer-level ${form.deviceTracer}`,
+    form.pythonTracer === "0" ? "" : `--python-tracer-level ${form.pythonTracer}`,
+    Number(form.delayMs) > 0 ? `--delay ${Number(form.delayMs)}ms` : "",
+    form.together === "yes" ? "--synchronized" : "",
+    form.hostMb.trim() ? `--expected-host-bytes ${Number(form.hostMb) * 1e6}` : "",
+  ].filter((option) => option !== "");
+  return options.length > 0 ? [options.join(" ")] : [];
+}
+
 /** The command that takes the same capture through this service. */
 export function shellCommand(form: RequestForm, origin: string): string {
   const targets = splitTargets(form.targets).join(",") || "HOST:PORT";
-  const duration = Number(form.durationMs) % 1000 === 0 ? `${Number(form.durationMs) / 1000}s` : `${form.durationMs}ms`;
+  const time = Number(form.durationMs) % 1000 === 0 ? `${Number(form.durationMs) / 1000}s` : `${form.durationMs}ms`;
   const lines = [
     `podscope capture ${quote(targets)}`,
-    `--duration ${duration} --attempts ${form.attempts} --quorum ${quote(quorumOf(form) || "any")}`,
+    `${form.lengthKind === "steps" ? `--steps ${form.steps}` : `--duration ${time}`} --attempts ${form.attempts} --quorum ${quote(quorumOf(form) || "any")}`,
+    ...optionsOf(form),
     ...Object.entries(labelsOf(form)).map(([key, value]) => `--label ${quote(`${key}=${value}`)}`),
     `--url ${origin}`,
   ];

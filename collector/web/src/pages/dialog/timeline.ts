@@ -53,5 +53,5 @@ export function phaseSpans(capture: Capture, host: Host, now: Date): PhaseSpan[]
 /** How far the axis goes: the latest span, and while it runs what is expected. */
 export function horizonMs(capture: Capture, spans: readonly (readonly PhaseSpan[])[]): number {
   const latest = Math.max(0, ...spans.flat().map((span) => span.toMs));
-  return Math.max(latest * 1.05, capture.duration_ms, 100);
+  return Math.max(latest * 1.05, capture.steps ? 0 : capture.duration_ms, 100);
 }

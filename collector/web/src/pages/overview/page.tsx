@@ -285,7 +285,8 @@ function environment({ result, capture }: ToolViewProps): [string, string][] {
     ["Kind", own["is_training"] === true ? "training" : own["is_training"] === false ? "not known to train" : null],
     ["Steps", counted("step_count")],
     ["Op placement", host !== null && device !== null && host + device > 0 ? `host ${percent(host)}, device ${percent(device)}` : null],
-    ["Captured", `${capture.session}, ${text(duration(capture.duration_ms))}`],
+    ["Captured", `${capture.session}, ${capture.steps ? plural(capture.steps, "step") : text(duration(capture.duration_ms))}`],
+    ["Asked by", capture.requested_by ? `${capture.requested_by} (${capture.trigger})` : null],
   ];
   return rows.filter((row): row is [string, string] => row[1] !== null && row[1] !== "");
 }
