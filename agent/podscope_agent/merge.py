@@ -2,23 +2,22 @@
 
 Nothing is copied: the result is made of views of what came in. What is rewritten: names and ids of
 planes that would collide, the start of lines (each process counts from its own session's start),
-and the programs of ``/host:metadata``, which are united into one plane.
+and the programs of ``/host:metadata``, which are united into one plane; where two processes use
+one number for different programs, the lines that refer to the later one's.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
-
-from google.protobuf.message import DecodeError
 
 from podscope_agent.pieces import Chunk, Pieces
+from podscope_agent.programs import FreeNumbers, Program, UnitedPrograms, programs_of
+from podscope_agent.renumbering import PlaneNumbers
 from podscope_agent.scanning import (
     LINE_EVENTS,
     LINE_TIMESTAMP_NS,
     METADATA_PLANE,
-    PLANE_EVENT_METADATA,
     PLANE_ID,
     PLANE_LINES,
     PLANE_NAME,
@@ -28,23 +27,20 @@ from podscope_agent.scanning import (
     TASK_PLANE,
     ScannedPlane,
     ScannedXSpace,
-    program_key,
     scan,
 )
 from podscope_agent.wire_format import (
     VARINT,
     Field,
+    delimited,
     fields,
     read_varint,
-    tag_and_length,
     tagged_text,
     tagged_varint,
 )
-from podscope_protos.v1.xplane_pb2 import XEventMetadata, XPlane, XStat
+from podscope_protos.v1.xplane_pb2 import XPlane, XStat
 
 _DEVICE_PLANE = re.compile(r"^(?P<kind>/device:[A-Za-z]+:)(?P<ordinal>\d{1,18})(?P<rest>( .*)?)$")
-_MAP_KEY: Final = 1
-_MAP_VALUE: Final = 2
 
 
 @dataclass(frozen=True)
@@ -70,6 +66,17 @@ class ProcessXSpace:
         """
         return scan(memoryview(self.xspace))
 
+    @cached_property
+    def programs(self) -> tuple[tuple[ScannedPlane, list[Program]], ...]:
+        """The planes that tell of its programs, one if any, each with these.
+
+        Raises:
+            MalformedXSpaceError: the bytes are not an XSpace.
+        """
+        view = memoryview(self.xspace)
+        planes = [plane for plane in self.scanned.planes if plane.name == METADATA_PLANE]
+        return tuple((plane, programs_of(view, plane)) for plane in planes)
+
 
 @dataclass(frozen=True)
 class HostPart:
@@ -88,10 +95,10 @@ class HostPart:
 class _Merged:
     """The output while it grows, and what is taken already."""
 
+    programs: UnitedPrograms
     chunks: list[Chunk] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
     device_ids: set[int] = field(default_factory=set)
-    programs: "_Programs | None" = None
     warnings: list[str] = field(default_factory=list)
     hostnames: list[str] = field(default_factory=list)
 
@@ -109,14 +116,21 @@ def merge_xspaces(processes: Sequence[ProcessXSpace], warnings: Sequence[str] = 
     """
     if len(processes) == 1:
         return Pieces([processes[0].xspace, *_texts(SPACE_WARNINGS, warnings)])
-    merged = _Merged(warnings=list(warnings))
+    numbers = {
+        program.number
+        for process in processes
+        for _, programs in process.programs
+        for program in programs
+        if program.number is not None
+    }
+    merged = _Merged(UnitedPrograms(FreeNumbers(numbers)), warnings=list(warnings))
     starts = [process.scanned.start_ns for process in processes]
     earliest = min((start for start in starts if start is not None), default=0)
     for index, (process, start) in enumerate(zip(processes, starts, strict=True)):
         shift_ns = 0 if start is None else start - earliest
         _append_process(merged, process, is_first=index == 0, shift_ns=shift_ns)
-    if merged.programs is not None:
-        merged.chunks += _delimited(SPACE_PLANES, merged.programs.chunks)
+    if merged.programs.chunks:
+        merged.chunks += delimited(SPACE_PLANES, merged.programs.chunks)
     merged.chunks += _texts(SPACE_WARNINGS, merged.warnings)
     merged.chunks += _texts(SPACE_HOSTNAMES, dict.fromkeys(merged.hostnames))
     return Pieces(merged.chunks)
@@ -154,24 +168,23 @@ def _texts(number: int, texts: Sequence[str] | dict[str, None]) -> list[Chunk]:
     return [tagged_text(number, text) for text in texts]
 
 
-def _delimited(number: int, chunks: list[Chunk]) -> list[Chunk]:
-    return [tag_and_length(number, sum(len(chunk) for chunk in chunks)), *chunks]
-
-
 def _append_process(
     merged: _Merged, process: ProcessXSpace, *, is_first: bool, shift_ns: int
 ) -> None:
     buffer, scanned = memoryview(process.xspace), process.scanned
     ordinals = _device_ordinals(merged, scanned)
+    renumbered = merged.programs.unknown()
+    for plane, programs in process.programs:
+        renumbered = merged.programs.add(buffer, plane, programs)
     for plane in scanned.planes:
         if plane.name == METADATA_PLANE:
-            _unite_programs(merged, buffer, plane, process.source)
-        elif plane.name == TASK_PLANE and plane.name in merged.names:
+            continue
+        if plane.name == TASK_PLANE and plane.name in merged.names:
             continue  # one per host: the times of all lines count from the earliest start
-        else:
-            name = _free_name(merged, plane.name, ordinals, process.process, is_first=is_first)
-            merged.names.add(name)
-            _append_plane(merged, buffer, plane, name, process.process, shift_ns)
+        name = _free_name(merged, plane.name, ordinals, process.process, is_first=is_first)
+        merged.names.add(name)
+        numbers = PlaneNumbers(renumbered, plane.header) if renumbered else None
+        _append_plane(merged, buffer, plane, name, process.process, shift_ns, numbers)
     for number, text in scanned.texts:
         if number == SPACE_HOSTNAMES:
             merged.hostnames.append(text)
@@ -224,6 +237,7 @@ def _append_plane(
     name: str,
     process: int,
     shift_ns: int,
+    numbers: PlaneNumbers | None,
 ) -> None:
     chunks: list[Chunk] = [tagged_text(PLANE_NAME, name)]
     plane_id = plane.id
@@ -234,19 +248,24 @@ def _append_plane(
         merged.device_ids.add(plane_id)
     if plane_id:
         chunks.append(tagged_varint(PLANE_ID, plane_id))
-    chunks += [buffer[start:end] for start, end in plane.others]
+    if numbers is None:
+        chunks += [buffer[start:end] for start, end in plane.others]
+    else:
+        chunks += numbers.others(buffer, plane)
     for line in plane.lines:
-        if shift_ns:
-            chunks += _shifted_line(buffer, line, shift_ns)
+        if shift_ns or numbers:
+            chunks += _rewritten_line(buffer, line, shift_ns, numbers)
         else:
             chunks.append(buffer[line.start : line.end])
     if plane.stat("process_id") is None:
         chunks += _process_id_stat(plane.header, process)
-    merged.chunks += _delimited(SPACE_PLANES, chunks)
+    merged.chunks += delimited(SPACE_PLANES, chunks)
 
 
-def _shifted_line(buffer: memoryview, line: Field, shift_ns: int) -> list[Chunk]:
-    """Return a line whose start is moved; its events, relative to that, are not touched.
+def _rewritten_line(
+    buffer: memoryview, line: Field, shift_ns: int, numbers: PlaneNumbers | None
+) -> list[Chunk]:
+    """Return a line whose start is moved; its events are relative to that.
 
     The scalar fields come before the events in every serialiser's order, so the walk ends at the
     first event.
@@ -265,7 +284,11 @@ def _shifted_line(buffer: memoryview, line: Field, shift_ns: int) -> list[Chunk]
     if timestamp_ns >> 63:
         timestamp_ns -= 1 << 64
     header.append(tagged_varint(LINE_TIMESTAMP_NS, timestamp_ns + shift_ns))
-    return _delimited(PLANE_LINES, [*header, buffer[rest : line.end]])
+    if numbers is None:
+        events: Chunk = buffer[rest : line.end]
+    else:
+        events = numbers.events(buffer, rest, line.end)
+    return delimited(PLANE_LINES, [*header, events])
 
 
 def _process_id_stat(header: XPlane, process: int) -> list[Chunk]:
@@ -280,81 +303,3 @@ def _process_id_stat(header: XPlane, process: int) -> list[Chunk]:
         chunks.append(added.SerializeToString())
     stat = XPlane(stats=[XStat(metadata_id=metadata_id, int64_value=process)])
     return [*chunks, stat.SerializeToString()]
-
-
-@dataclass
-class _Programs:
-    """The united ``/host:metadata`` plane.
-
-    Attributes:
-        chunks: Its fields so far.
-        names: Of its programs, by id.
-        stat_ids: Of its stats, by name; ids are per plane.
-    """
-
-    chunks: list[Chunk]
-    names: dict[int, str]
-    stat_ids: dict[str, int]
-
-
-def _unite_programs(merged: _Merged, buffer: memoryview, plane: ScannedPlane, source: str) -> None:
-    """Add a process's programs to those of the host: hundreds of megabytes, passed on unparsed."""
-    if merged.programs is None:
-        header = [tagged_varint(PLANE_ID, plane.id)] if plane.id else []
-        merged.programs = _Programs(
-            [
-                *header,
-                tagged_text(PLANE_NAME, METADATA_PLANE),
-                *(buffer[start:end] for start, end in plane.others),
-                *(buffer[line.start : line.end] for line in plane.lines),
-            ],
-            {key: name for key, name, _ in (program_key(buffer, e) for e in plane.programs)},
-            {entry.name: key for key, entry in plane.header.stat_metadata.items()},
-        )
-        return
-    into = merged.programs
-    translated = _translated_stats(into, plane.header)
-    differing = unreadable = 0
-    for entry in plane.programs:
-        key, name, value = program_key(buffer, entry)
-        if key in into.names:
-            differing += into.names[key] != name
-            continue
-        into.names[key] = name
-        if value is None or all(old == new for old, new in translated.items()):
-            into.chunks.append(buffer[entry.start : entry.end])
-            continue
-        try:
-            program = XEventMetadata.FromString(bytes(buffer[value.value : value.end]))
-        except DecodeError:
-            unreadable += 1
-            continue
-        for stat in program.stats:
-            stat.metadata_id = translated.get(stat.metadata_id, stat.metadata_id)
-        body = program.SerializeToString()
-        into.chunks += _delimited(
-            PLANE_EVENT_METADATA,
-            [tagged_varint(_MAP_KEY, key), tag_and_length(_MAP_VALUE, len(body)), body],
-        )
-    if unreadable:
-        merged.warnings.append(f"{source}: {unreadable} programs cannot be read and are left out")
-    if differing:
-        merged.warnings.append(
-            f"{source}: {differing} programs have ids that another process of the host uses for "
-            "other programs; their ops are attributed to the first process's programs"
-        )
-
-
-def _translated_stats(into: _Programs, header: XPlane) -> dict[int, int]:
-    """What a process's stat ids are in the united plane; stats that it lacks are added."""
-    translated: dict[int, int] = {}
-    for key, metadata in header.stat_metadata.items():
-        if metadata.name not in into.stat_ids:
-            new_id = max(into.stat_ids.values(), default=0) + 1
-            added = XPlane()
-            added.stat_metadata[new_id].CopyFrom(metadata)
-            added.stat_metadata[new_id].id = new_id
-            into.chunks.append(added.SerializeToString())
-            into.stat_ids[metadata.name] = new_id
-        translated[key] = into.stat_ids[metadata.name]
-    return translated

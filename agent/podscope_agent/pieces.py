@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, Final
 
-Chunk = bytes | memoryview
+Chunk = bytes | bytearray | memoryview
 
 _SLICE_BYTES: Final = 16 << 20
 

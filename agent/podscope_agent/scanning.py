@@ -100,20 +100,6 @@ def text_of(buffer: memoryview, item: Field) -> str:
     return str(buffer[item.value : item.end], "utf-8", "replace")
 
 
-def program_key(buffer: memoryview, entry: Field) -> tuple[int, str, Field | None]:
-    """Id, name and value of an entry of a plane's event metadata."""
-    key, name, value = 0, "", None
-    for item in fields(buffer, entry.value, entry.end):
-        if item.number == 1 and item.wire_type == VARINT:
-            key, _ = read_varint(buffer, item.value, item.end)
-        elif item.number == 2 and item.wire_type == LENGTH_DELIMITED:
-            value = item
-            for part in fields(buffer, item.value, item.end):
-                if part.number == 2 and part.wire_type == LENGTH_DELIMITED:
-                    name = text_of(buffer, part)
-    return key, name, value
-
-
 def _scan_plane(buffer: memoryview, plane: Field) -> ScannedPlane:
     found = ScannedPlane()
     header: list[Span] = []
@@ -129,17 +115,14 @@ def _scan_plane(buffer: memoryview, plane: Field) -> ScannedPlane:
             continue
         if item.number in {PLANE_STAT_METADATA, PLANE_STATS}:
             _extend(header, item)
-        elif item.number == PLANE_EVENT_METADATA:
+        elif item.number == PLANE_EVENT_METADATA and item.wire_type == LENGTH_DELIMITED:
             found.programs.append(item)
         _extend(found.others, item)
     try:
         found.header = XPlane.FromString(b"".join(_views(buffer, header)))
     except DecodeError as error:
         raise MalformedXSpaceError(header[0][0]) from error
-    if found.name == METADATA_PLANE:
-        for entry in found.programs:
-            program_key(buffer, entry)
-    else:
+    if found.name != METADATA_PLANE:
         found.programs.clear()
     return found
 

@@ -304,7 +304,7 @@ def _unwrapped(answer: TargetAnswer) -> TargetAnswer:
         space: Chunk = xspace_of_response(answer.answer)
         process = ProcessXSpace(port_of(answer.address), space, answer.address)
         # Walked here, where a malformed one costs only its own process.
-        _ = process.scanned
+        _ = process.programs
     except MalformedXSpaceError as error:
         text = f"it answered with bytes that are no profile: {error}"
         return TargetAnswer(answer.address, failure=RpcFailure(grpc.StatusCode.DATA_LOSS, text))

@@ -4,10 +4,11 @@ A merge copies hundreds of megabytes of events that it never looks into; message
 them would cost ten times the bytes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from podscope_agent.errors import MalformedXSpaceError
+from podscope_agent.pieces import Chunk
 
 VARINT: Final = 0
 FIXED64: Final = 1
@@ -101,6 +102,11 @@ def varint(value: int) -> bytes:
     return bytes(encoded)
 
 
+def size_of_varint(value: int) -> int:
+    """How many bytes an unsigned integer takes."""
+    return max(1, -(-value.bit_length() // 7))
+
+
 def tag_and_length(number: int, length: int) -> bytes:
     """Return what stands before the bytes of a length-delimited field."""
     return varint(number << 3 | LENGTH_DELIMITED) + varint(length)
@@ -115,3 +121,8 @@ def tagged_text(number: int, text: str) -> bytes:
     """Encode a string field."""
     encoded = text.encode()
     return tag_and_length(number, len(encoded)) + encoded
+
+
+def delimited(number: int, chunks: Sequence[Chunk]) -> list[Chunk]:
+    """A length-delimited field of parts that are not joined."""
+    return [tag_and_length(number, sum(len(chunk) for chunk in chunks)), *chunks]

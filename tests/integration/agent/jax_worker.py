@@ -8,9 +8,15 @@ import jax.numpy as jnp
 
 
 def main() -> None:
-    """Serve on the port given, work until killed."""
+    """Serve on the port given, run the program named, work until killed."""
     jax.profiler.start_server(int(sys.argv[1]))
-    step = jax.jit(lambda x: jnp.tanh(x @ x) / 10)
+    function = getattr(jnp, sys.argv[2])
+
+    def work(x: jax.Array) -> jax.Array:
+        return function(x @ x) / 10
+
+    work.__name__ = f"{sys.argv[2]}_step"
+    step = jax.jit(work)
     x = jnp.ones((64, 64))
     step(x).block_until_ready()
     sys.stdout.write("ready\n")

@@ -109,18 +109,9 @@ def test_programs_are_united_with_their_stats_translated() -> None:
     [programs] = merged.planes
     assert {k: m.name for k, m in programs.event_metadata.items()} == {1: "jit_a(1)", 2: "jit_b(2)"}
     for metadata in programs.event_metadata.values():
-        [stat] = metadata.stats
-        assert programs.stat_metadata[stat.metadata_id].name == "Hlo Proto"
-        assert stat.bytes_value == metadata.name.encode()
-
-
-def test_programs_that_share_an_id_are_reported() -> None:
-    merged = merge(
-        space(metadata_plane({1: "jit_a(1)"}, stat_id=1)),
-        space(metadata_plane({1: "jit_other(1)"}, stat_id=1)),
-    )
-    [warning] = merged.warnings
-    assert warning.startswith("localhost:9001: 1 programs have ids")
+        hlo = metadata.stats[0]
+        assert programs.stat_metadata[hlo.metadata_id].name == "Hlo Proto"
+        assert hlo.bytes_value == metadata.name.encode()
 
 
 def test_hostnames_are_kept_once_and_errors_say_whose_they_are() -> None:
