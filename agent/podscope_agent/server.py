@@ -16,6 +16,7 @@ from podscope_agent.errors import PortInUseError
 from podscope_agent.health import HEALTH_SERVICE, Health
 from podscope_agent.listening import bracketed, check_bind
 from podscope_agent.live.exporter import LiveFigures
+from podscope_agent.memory import LARGE_BYTES, give_back_free_memory
 from podscope_agent.monitor import host_use, monitor_response
 from podscope_agent.own_service import OwnService
 from podscope_agent.reflection import REFLECTION_SERVICES, Reflection
@@ -48,13 +49,18 @@ class AgentService:
     async def profile(self, body: bytes, context: _Context) -> bytes:
         """Capture all processes of the host."""
         request = _parsed(wire.ProfileRequest, body)
-        merged = await self._session.capture(request, context.time_remaining())
-        return await self._deliver(request, merged, context)
+        capture = self._session.capture(request, context.time_remaining())
+        return await self._deliver(request, await capture, context)
 
     async def _deliver(
         self, request: wire.ProfileRequest, merged: MergedCapture, context: _Context
     ) -> bytes:
         delivered = await asyncio.to_thread(self._delivery.deliver, request, merged)
+        # gRPC copies the answer to send it: what came in must be gone by then. Nobody else may
+        # keep a name for it.
+        del merged
+        if len(delivered.response) > LARGE_BYTES:
+            await asyncio.to_thread(give_back_free_memory)
         if delivered.metadata:
             context.set_trailing_metadata(delivered.metadata)
         return delivered.response
@@ -86,10 +92,9 @@ class AgentService:
 
     async def snapshot(self, body: bytes, context: _Context) -> bytes:
         """One merged snapshot of the host."""
-        merged = await self._session.snapshot(body)
         # The clients of snapshots save the field `xspace`, and nothing else.
         request = wire.ProfileRequest(emit_xspace=True)
-        return await self._deliver(request, merged, context)
+        return await self._deliver(request, await self._session.snapshot(body), context)
 
     async def stop_continuous(self, body: bytes, _context: _Context) -> bytes:
         """Stop continuous profiling."""

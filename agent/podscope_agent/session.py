@@ -14,7 +14,7 @@ from podscope_agent.errors import MalformedXSpaceError
 from podscope_agent.guard import Budget, OverheadGuard
 from podscope_agent.inventory import TargetInventory
 from podscope_agent.live.model import CaptureEnd
-from podscope_agent.memory import give_back_free_memory
+from podscope_agent.memory import LARGE_BYTES, give_back_free_memory
 from podscope_agent.merge import HostPart, ProcessXSpace, merge_into_files, merge_xspaces
 from podscope_agent.pieces import Chunk, Pieces
 from podscope_agent.processes import owners_of_ports, port_of, shared_port_text
@@ -40,9 +40,6 @@ _WAKE_BEFORE_START_S: Final = 0.2
 
 STOPPING_DETAILS: Final = "the agent is stopping; capture again when it is back"
 """What clients are told from SIGTERM on."""
-
-_LARGE_BYTES: Final = 8 << 20
-"""Answers above it leave buffers behind that are worth giving back."""
 
 MAX_DURATION_MS: Final = 3_600_000
 
@@ -298,7 +295,7 @@ def _unwrapped(answer: TargetAnswer) -> TargetAnswer:
     """Take the XSpace out of a ProfileResponse and check that it is one."""
     if answer.failure is not None:
         return answer
-    if len(answer.answer) > _LARGE_BYTES:
+    if len(answer.answer) > LARGE_BYTES:
         give_back_free_memory()
     try:
         space: Chunk = xspace_of_response(answer.answer)
