@@ -40,15 +40,11 @@ _SIZE_BYTES: Final = 4
 
 
 class GenericAnalysis(GpuAnalysis):
-    """Costs of a program's instructions, made when first asked for.
+    """Costs of a program's instructions, made when first asked for; see ``GpuAnalysis``."""
 
-    Args:
-        program: With its computations.
-    """
-
-    def __init__(self, program: Surroundings) -> None:
+    def __init__(self, program: Surroundings, *, whole: bool = True) -> None:
         self._counts_transcendentals = False
-        super().__init__(program)
+        super().__init__(program, whole=whole)
 
     def program(self) -> InstructionTotals | None:
         """Sums over the entry computation; None in a program that cannot be analysed."""
@@ -184,8 +180,8 @@ _analyses: WeakKeyDictionary[Surroundings, GenericAnalysis] = WeakKeyDictionary(
 
 
 def generic_analysis(program: Surroundings) -> GenericAnalysis:
-    """The analysis of a program, made once."""
+    """The analysis of a program, made once, of the instructions that are asked for."""
     found = _analyses.get(program)
     if found is None:
-        found = _analyses[program] = GenericAnalysis(program)
+        found = _analyses[program] = GenericAnalysis(program, whole=False)
     return found

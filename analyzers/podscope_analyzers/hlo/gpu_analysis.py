@@ -54,6 +54,9 @@ class AnalysisError(Exception):
     """A program that the analysis refuses: all its costs are unknown then."""
 
 
+_REFUSALS: Final = (AnalysisError, KeyError, IndexError, OverflowError, ZeroDivisionError)
+
+
 @dataclass
 class InstructionTotals:
     """Cost of one execution.
@@ -78,26 +81,35 @@ class GpuAnalysis:
 
     Args:
         program: With its computations.
+        whole: Whether one instruction that cannot be analysed makes the whole program unknown,
+            as in the reference. Without, only what an instruction's own cost needs is analysed.
     """
 
-    def __init__(self, program: Surroundings) -> None:
+    def __init__(self, program: Surroundings, *, whole: bool = True) -> None:
         self._program = program
         self._totals: dict[int, InstructionTotals] = {}
         self._sums: dict[int, InstructionTotals] = {}
         self._depth = 0
         self._is_valid = True
         self._reached = _reached(program)
+        if not whole:
+            return
         try:
-            # One instruction that cannot be analysed makes the whole program unknown.
             for computation in program.computations.values():
                 for proto in computation.instructions:
                     self._of(proto)
-        except (AnalysisError, KeyError, IndexError, OverflowError, ZeroDivisionError):
+        except _REFUSALS:
             self._is_valid = False
 
     def totals(self, proto: Proto) -> InstructionTotals | None:
         """Cost of an instruction; None where the analysis does not come, or refuses."""
-        return self._of(proto) if self._is_valid and proto.id in self._reached else None
+        if not self._is_valid or proto.id not in self._reached:
+            return None
+        try:
+            return self._of(proto)
+        except _REFUSALS:
+            self._depth = 0
+            return None
 
     def _of(self, proto: Proto) -> InstructionTotals:
         known = self._totals.get(proto.id)

@@ -11,21 +11,25 @@ def post_order(computation: hlo_pb2.HloComputationProto) -> list[Proto]:
     Instructions count in the order in which they are stored. What must run before by a control
     dependency is walked before the operands, the last one named first.
     """
-    by_id = {one.id: one for one in computation.instructions}
-    operands = {number: list(one.operand_ids) for number, one in by_id.items()}
-    before = {
-        number: list(one.control_predecessor_ids)
-        for number, one in by_id.items()
-        if one.control_predecessor_ids
-    }
-    used = {operand for listed in operands.values() for operand in listed}
+    by_id: dict[int, Proto] = {}
+    operands: dict[int, list[int]] = {}
+    before: dict[int, list[int]] = {}
+    used: set[int] = set()
+    # A message's fields are slow to come by: each is read once.
+    for one in computation.instructions:
+        number = one.id
+        by_id[number] = one
+        operands[number] = listed = list(one.operand_ids)
+        used.update(listed)
+        if one.control_predecessor_ids:
+            before[number] = list(one.control_predecessor_ids)
     order: list[Proto] = []
     entered: set[int] = set()
     done: set[int] = set()
-    for start in computation.instructions:
-        if start.id in used:
+    for start in by_id:
+        if start in used:
             continue
-        stack = [start.id]
+        stack = [start]
         while stack:
             current = stack[-1]
             if current in entered:

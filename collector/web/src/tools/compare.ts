@@ -18,7 +18,7 @@ export interface StepChange {
   readonly judgement: Judgement;
 }
 
-const judgementOf = (value: unknown): Judgement => (value === "significant" || value === "within_noise" ? value : "unknown");
+export const judgementOf = (value: unknown): Judgement => (value === "significant" || value === "within_noise" ? value : "unknown");
 
 /** Times of steps in milliseconds, whatever the tool says them in. */
 export function stepChanges(comparison: Comparison): StepChange[] {

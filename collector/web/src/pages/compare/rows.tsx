@@ -96,9 +96,9 @@ function columnsOf(unit: string, rows: readonly RowChange[]): TableColumn<RowCha
           <span class="change-cell">
             <svg width={BAR} height="12" aria-hidden="true">
               <line class="from" x1={BAR / 2} x2={BAR / 2} y1="0" y2="12" />
-              <rect class={row.change > 0 ? "change-worse" : "change-better"} x={row.change > 0 ? BAR / 2 : BAR / 2 - long} y="1" width={long} height="10" rx="1" />
+              <rect class={row.judgement === "within_noise" ? "change-noise" : row.change > 0 ? "change-worse" : "change-better"} x={row.change > 0 ? BAR / 2 : BAR / 2 - long} y="1" width={long} height="10" rx="1" />
             </svg>
-            <b>{signed(row.change * scale.factor, decimals)}</b>
+            {row.judgement === "within_noise" ? <span class="quiet" title="Within noise">{signed(row.change * scale.factor, decimals)}</span> : <b title={row.judgement}>{signed(row.change * scale.factor, decimals)}</b>}
           </span>
         );
       },

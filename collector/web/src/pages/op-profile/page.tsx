@@ -7,10 +7,12 @@ import { Bar, Failure, Loading, NoData, SearchField, Segmented, Switch, Verdict 
 import { Combobox } from "../../components/combobox";
 import { Icon } from "../../components/icons";
 import { csv, save } from "../../format/csv";
-import { bandwidth, columnDecimals, count, duration, durationUnit, fixed, flops, percent, type Quantity, text } from "../../format/numbers";
+import { bandwidth, change, columnDecimals, count, duration, durationUnit, fixed, flops, percent, plural, type Quantity, signed, text } from "../../format/numbers";
+import { byChange, changeClass, type Changes, changesOf, type NodeChange } from "../../tools/op-changes";
 import { band, furtherChildren, operationNamed, type OpNode, type OpProfile, opProfile, programsOf, type Row, rowsInView, worst } from "../../tools/op-profile";
 import { fieldsOf, isTable, numberOf, textOf } from "../../tools/tables";
-import { parameter, setQuery } from "../../url";
+import { href, parameter, setQuery } from "../../url";
+import { BaseChooser } from "./base";
 import type { ToolViewProps } from "../tool/page";
 import { NodeCard } from "./card";
 
@@ -32,11 +34,18 @@ export function OpProfilePage(props: ToolViewProps) {
   const host = props.result.scope.hosts.length === 1 ? (props.result.scope.hosts[0] ?? null) : null;
   const other = useResource(isDefault ? null : `${capture.id} ${host ?? ""} ${JSON.stringify(asked)}`, (abort) => api.tool(capture.id, "op_profile", parameter("host"), abort, asked));
   const result = isDefault ? props.result : other.value.value;
+  const base = parameter("base");
+  const compared = useResource(base && base !== capture.id ? `${base} ${capture.id}` : null, (abort) => api.compare(base as string, capture.id, "op_profile", abort));
+  const comparison = base && compared.value.value?.status === "ok" ? compared.value.value : null;
+  const changes = useMemo(() => (result && comparison ? changesOf(opProfile(result), comparison) : null), [result, comparison]);
   return (
     <>
       {result && <Answer profile={opProfile(result)} />}
-      <Controls group={group} result={result} />
-      {result ? <Tree {...props} result={result} asked={asked} key={JSON.stringify(asked)} /> : other.error.value ? <Failure error={other.error.value} retry={other.reload} /> : <Loading what="Building the tree" />}
+      <Controls group={group} result={result} capture={capture} />
+      {compared.error.value && <Failure error={compared.error.value} retry={compared.reload} />}
+      {base && compared.value.value?.status === "not_comparable" && <section class="panel"><NoData reasons={compared.value.value.reasons} fallback="The captures cannot be compared." /></section>}
+      {changes && comparison && <Compared changes={changes} base={base as string} capture={capture.id} basis={comparison.basis} />}
+      {result ? <Tree {...props} result={result} asked={asked} changes={changes} key={JSON.stringify(asked)} /> : other.error.value ? <Failure error={other.error.value} retry={other.reload} /> : <Loading what="Building the tree" />}
     </>
   );
 }
@@ -51,7 +60,15 @@ function Answer({ profile }: { profile: OpProfile }) {
   return <Verdict tone="info" clause={clause} sentence={uses ? `All operations together reach ${uses} of peak.` : "The capture does not tell the device's peak rates."} ruledOut={sums} />;
 }
 
-function Controls({ group, result }: { group: Group; result: ToolViewProps["result"] | null }) {
+/** What the tree cannot show: what the base alone has. */
+function Compared({ changes, base, capture, basis }: { changes: Changes; base: string; capture: string; basis: string }) {
+  const [longest] = changes.gone;
+  const gone = longest ? `${plural(changes.gone.length, "operation")} of the base ${changes.gone.length === 1 ? "is" : "are"} gone, the longest ${longest.name}. ` : "";
+  const times = basis === "step" ? "Changes are of the self time of a step of one core." : "Changes are of the whole captures: one of them has no steps.";
+  return <p class="quiet" data-testid="op-changes">{gone}{times} Grey is within noise, pale not judged. <a href={href("/compare", { base, capture, tool: "op_profile" })}>All changes</a></p>;
+}
+
+function Controls({ group, result, capture }: { group: Group; result: ToolViewProps["result"] | null; capture: ToolViewProps["capture"] }) {
   const download = (): void => {
     const table = fieldsOf(result?.result)["nodes"];
     if (isTable(table)) save(`op_profile-${group}.csv`, csv(table.columns.map((column) => column.id), table.rows));
@@ -64,8 +81,9 @@ function Controls({ group, result }: { group: Group; result: ToolViewProps["resu
       {(programs.length > 1 || program !== "") && (
         <Combobox label="Program" value={program} options={[{ value: "", text: "All programs" }, ...programs.map(({ id, name }) => ({ value: id, text: name }))]} onChange={(id) => setQuery({ program: id || null, pin: null })} />
       )}
-      <Combobox label="Sort" value={parameter("sort") ?? ""} options={[{ value: "", text: "Time" }, { value: "wasted", text: "Wasted" }]} onChange={(sort) => setQuery({ sort: sort || null })} />
+      <Combobox label="Sort" value={parameter("sort") ?? ""} options={[{ value: "", text: "Time" }, { value: "wasted", text: "Wasted" }, ...(parameter("base") ? [{ value: "change", text: "Change" }] : [])]} onChange={(sort) => setQuery({ sort: sort || null })} />
       <Combobox label="Children" value={parameter("n") ?? "10"} options={LIMITS.map((limit) => ({ value: String(limit), text: String(limit) }))} onChange={(n) => setQuery({ n: n === "10" ? null : n })} />
+      <BaseChooser capture={capture} />
       <Switch label="Hide idle" on={parameter("idle") !== "1"} onChange={(on) => setQuery({ idle: on ? null : 1 })} />
       <Switch label="Top 90% only" on={parameter("top") === "1"} onChange={(on) => setQuery({ top: on ? 1 : null })} />
       <span class="spring" />
@@ -75,7 +93,7 @@ function Controls({ group, result }: { group: Group; result: ToolViewProps["resu
   );
 }
 
-function Tree({ capture, result, asked }: ToolViewProps & { asked: Readonly<Record<string, string>> }) {
+function Tree({ capture, result, asked, changes }: ToolViewProps & { asked: Readonly<Record<string, string>>; changes: Changes | null }) {
   const profile = useMemo(() => opProfile(result), [result]);
   const [toggled, setToggled] = useState<ReadonlySet<string>>(new Set());
   const [whole, setWhole] = useState<ReadonlySet<string>>(new Set());
@@ -83,7 +101,8 @@ function Tree({ capture, result, asked }: ToolViewProps & { asked: Readonly<Reco
   const [focused, setFocused] = useState<string | null>(null);
   const root = profile.root;
   if (!root || root.childCount === 0) return <section class="panel"><NoData reasons={result.reasons} fallback="No operation was recorded." /></section>;
-  const rows = rowsInView(root, { toggled, whole, most: Number(parameter("n") ?? 10) || 10, top90: parameter("top") === "1", search: parameter("q") ?? "", program: parameter("program") ?? "" });
+  const ordered = changes && parameter("sort") === "change" ? byChange(root, changes) : root;
+  const rows = rowsInView(ordered, { toggled, whole, most: Number(parameter("n") ?? 10) || 10, top90: parameter("top") === "1", search: parameter("q") ?? "", program: parameter("program") ?? "" });
   const pin = parameter("pin");
   const pinned = (pin === null ? operationNamed(profile, (parameter("q") ?? "").trim(), parameter("program") ?? "") : profile.nodes.get(pin)) ?? worst(profile) ?? root.children[0] ?? root;
   const flip = (set: ReadonlySet<string>, id: string): ReadonlySet<string> => {
@@ -134,6 +153,7 @@ function Tree({ capture, result, asked }: ToolViewProps & { asked: Readonly<Reco
                 <th scope="col">Op</th>
                 <th scope="col" class="num">Time <small>%</small></th>
                 <th scope="col" class="num">Self <small>{times.unit}</small></th>
+                {changes && <th scope="col" class="num" title="Self time against the base's">Change <small>µs, %</small></th>}
                 <th scope="col" class="num">FLOPS <small>util.</small></th>
                 <th scope="col" class="num">HBM <small>util.</small></th>
                 <th scope="col" class="num" title="Time share × (1 − the higher of FLOPS and HBM utilization)">Wasted</th>
@@ -146,6 +166,7 @@ function Tree({ capture, result, asked }: ToolViewProps & { asked: Readonly<Reco
                 <TreeRow
                   key={"node" in row ? row.node.id : `${row.moreOf.id} more`}
                   row={row}
+                  changes={changes}
                   self={(node) => fixed(node.selfUs / 1000 / times.factor, decimals)}
                   selected={"node" in row && row.node.id === pinned.id}
                   focused={"node" in row && row.node.id === focused}
@@ -165,6 +186,7 @@ function Tree({ capture, result, asked }: ToolViewProps & { asked: Readonly<Reco
 
 function TreeRow(props: {
   row: Row;
+  changes: Changes | null;
   self: (node: OpNode) => string;
   selected: boolean;
   focused: boolean;
@@ -178,7 +200,7 @@ function TreeRow(props: {
       <tr>
         <td style={indent}><button type="button" class="link-button" onClick={() => props.onMore(row.moreOf)}>{count(row.hidden)} more</button></td>
         <td class="num"><TimeBar ratio={row.timeRatio} /></td>
-        <td colSpan={6} />
+        <td colSpan={props.changes ? 7 : 6} />
       </tr>
     );
   }
@@ -209,6 +231,7 @@ function TreeRow(props: {
       </td>
       <td class="num"><TimeBar ratio={node.timeRatio} /></td>
       <td class="num">{props.self(node)}</td>
+      {props.changes && <td class="num"><ChangeCell one={props.changes.of.get(node.id) ?? null} largestUs={props.changes.largestUs} /></td>}
       <td class="num"><UseBar ratio={node.flopsUtilization} other={node.hbmUtilization} none={rateOf(node, "measured_flops_per_second", flops) ?? "no FLOPs"} /></td>
       <td class="num"><UseBar ratio={node.hbmUtilization} other={node.flopsUtilization} none={rateOf(node, "hbm_bytes_per_second", bandwidth) ?? ""} /></td>
       <td class="num">{node.wasted === null ? "" : percent(node.wasted)}</td>
@@ -227,6 +250,24 @@ function shortName(name: string | null): string {
 function rateOf(node: OpNode, field: string, format: (value: number) => Quantity): string | null {
   const value = numberOf(node.fields[field]);
   return value === null || value === 0 ? null : text(format(value));
+}
+
+const CHANGE_BAR = 64;
+
+function ChangeCell({ one, largestUs }: { one: NodeChange | null; largestUs: number }) {
+  if (one === null) return <span class="quiet">unknown</span>;
+  const long = largestUs > 0 ? Math.min(Math.abs(one.changeUs) / largestUs, 1) * (CHANGE_BAR / 2) : 0;
+  const middle = CHANGE_BAR / 2;
+  return (
+    <span class="change-cell" title={`${fixed(one.baseUs, 1)} → ${fixed(one.otherUs, 1)} µs, ${one.judgement.replace("_", " ")}`}>
+      <svg width={CHANGE_BAR} height="12" aria-hidden="true">
+        <line class="from" x1={middle} x2={middle} y1="0" y2="12" />
+        <rect class={changeClass(one)} x={one.changeUs > 0 ? middle : middle - long} y="1" width={long} height="10" rx="1" />
+      </svg>
+      <span class={`amount ${one.judgement === "within_noise" ? "quiet" : ""}`}>{signed(one.changeUs, 1)}</span>
+      <span class="share quiet">{one.isNew ? "new" : one.ratio === null ? "" : change(one.ratio)}</span>
+    </span>
+  );
 }
 
 function TimeBar({ ratio }: { ratio: number }) {
