@@ -11,7 +11,7 @@ PYTEST := $(PY) -m pytest
 # Tests of whole services measure time and take ports, so only the others run side by side.
 PROCESSES ?= 2
 
-.PHONY: help setup demo test test-fast fmt lint types imports protos protos-check web web-check fuzz bench docs helm clean
+.PHONY: help setup demo test test-versions test-fast fmt lint types imports protos protos-check web web-check fuzz bench docs helm clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +45,24 @@ test: .venv/dev web ## set up and run every check and the whole suite
 	@$(PYTEST) -q -n $(PROCESSES) $(PYTEST_ARGS) tests/unit tests/conformance
 	@echo "== integration and end-to-end tests"
 	@$(PYTEST) -q $(PYTEST_ARGS) tests/integration tests/e2e
+	@$(MAKE) test-versions
+
+# The library runs in other people's processes: the base distribution alone, on every Python there is.
+VERSIONS ?= 3.11 3.12 3.13 3.14
+UV_FIND = PATH="$$PATH:$$(echo $$HOME/.pyenv/versions/3.1[1-9]*/bin | tr ' ' ':')" $(PY) -m uv python find --no-project --no-python-downloads --system
+
+test-versions: .venv/base ## the in-process library on every supported Python that is installed
+	@for version in $(VERSIONS); do \
+		if found=$$($(UV_FIND) "$$version" 2>/dev/null); then \
+			echo "== the library on Python $$version: $$found"; \
+			there=".venv/python$$version"; \
+			[ -x "$$there/bin/python" ] || $(PY) -m uv venv --quiet --python "$$found" "$$there"; \
+			PODSCOPE_SKIP_WEB_BUILD=1 $(PY) -m uv pip install --quiet --python "$$there/bin/python" --editable . 'pytest>=8.3' 'pytest-timeout>=2.3'; \
+			"$$there/bin/python" -m pytest -q -m 'not slow' $(PYTEST_ARGS) tests/unit/podscope; \
+		else \
+			echo "== the library on Python $$version: not installed here, left out"; \
+		fi; \
+	done
 
 WEB_SOURCES := $(shell find collector/web -path '*/node_modules' -prune -o -type f -print 2>/dev/null | sed 's/ /\\ /g')
 NPM = PATH="$$PWD/$(BIN):$$PATH" npm --prefix collector/web

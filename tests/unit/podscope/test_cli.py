@@ -1,3 +1,4 @@
+import importlib.util
 import os
 import subprocess
 import sys
@@ -6,6 +7,11 @@ from pathlib import Path
 import pytest
 
 from podscope.cli import COMMANDS, main
+
+# The library's tests also run where nothing but the library is installed.
+with_agent = pytest.mark.skipif(
+    importlib.util.find_spec("typer") is None, reason="podscope[agent] is not installed"
+)
 
 
 def run(*args: str, module: str = "podscope") -> subprocess.CompletedProcess[str]:
@@ -73,6 +79,7 @@ def test_a_command_whose_part_is_not_installed_says_which_extra_brings_it(
         (("simulate", "surplus"), "surplus"),
     ],
 )
+@with_agent
 def test_wrong_usage_of_a_command_is_one_line_and_exits_2(
     arguments: tuple[str, ...], part: str
 ) -> None:
@@ -87,6 +94,7 @@ WRITE = ("simulate", "--hosts", "1", "--device", "cpu", "--steps", "1", "--write
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
+@with_agent
 def test_a_reader_that_left_is_no_failure(unbuffered: str, tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -106,6 +114,7 @@ def test_a_reader_that_left_is_no_failure(unbuffered: str, tmp_path: Path) -> No
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
+@with_agent
 def test_a_full_disk_behind_the_output_is_one_line(unbuffered: str, tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(

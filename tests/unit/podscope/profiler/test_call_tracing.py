@@ -100,7 +100,8 @@ def test_the_tracer_takes_itself_out_at_its_limit_and_says_so() -> None:
     assert not interpreter_tells_of_calls()
     warnings = tracer.stop()
     assert warnings == ["Python calls: only the first 100 that ended were traced"]
-    assert names(tracer.spans[threading.get_ident()])["called"] in range(96, 101)
+    # The others are the test's own.
+    assert names(tracer.spans[threading.get_ident()])["called"] in range(90, 101)
 
 
 def interpreter_tells_of_calls() -> bool:
