@@ -144,10 +144,10 @@ class _Thread:
             start, duration, rows = columns.start_ps, columns.duration_ps, columns.metadata
         else:
             own, outer = sifted.columns, sifted.outer
-            order = np.argsort(np.concatenate([sifted.events, outer.events]))
-            start = np.concatenate([own.start_ps, outer.start_ps])[order]
-            duration = np.concatenate([own.duration_ps, outer.duration_ps])[order]
-            rows = np.concatenate([own.metadata, outer.metadata])[order]
+            at = np.searchsorted(outer.events, sifted.events)
+            start = np.insert(outer.start_ps, at, own.start_ps)
+            duration = np.insert(outer.duration_ps, at, own.duration_ps)
+            rows = np.insert(outer.metadata, at, own.metadata)
         by_time = natural_order(start, duration)
         if by_time is not None:
             start, duration, rows = start[by_time], duration[by_time], rows[by_time]
@@ -205,14 +205,15 @@ def _phases(
         code_of_row = np.array([codes.setdefault(name, len(codes)) for name in names], np.int64)
         for thread in own:
             start, end, rows = thread.in_order()
-            step, marker = _markers(start, end, is_named[rows], begin_ps, end_ps)
+            step, marker = _markers(start, end, rows, is_named, begin_ps, end_ps)
             first, limit = marker + 1, end_ps[step]
             last = np.searchsorted(start, limit, side="left")
             below, at = outermost_within(start, end, first, last, limit)
-            found.append((code_of_row[rows[below]], step[at], end[below] - start[below]))
+            kind = rows[below]
+            found.append((code_of_row[kind], step[at], end[below] - start[below]))
             feeding = np.concatenate(
                 [
-                    below[is_input[rows[below]]],
+                    below[is_input[kind]],
                     _within(np.flatnonzero(is_pipe[rows]), end, first, last, limit),
                 ]
             )
@@ -255,6 +256,7 @@ def _within(events: Int64s, end: Int64s, first: Int64s, last: Int64s, limit: Int
 def _markers(
     start: Int64s,
     end: Int64s,
+    rows: Int32s,
     is_named: npt.NDArray[np.bool_],
     begin_ps: Int64s,
     end_ps: Int64s,
@@ -265,7 +267,7 @@ def _markers(
     for step, first in enumerate(index.tolist()):
         last = first
         while last < len(start) and start[last] == begin_ps[step]:
-            if end[last] == end_ps[step] and is_named[last]:
+            if end[last] == end_ps[step] and is_named[rows[last]]:
                 steps.append(step)
                 markers.append(last)
                 break

@@ -214,8 +214,12 @@ def find_levels(
 
 
 @inner
-def _is_around(moments: Int64s, begin: int, finish: int) -> bool:
-    """Whether one of the ascending moments lies between the two."""
+def _first_after(moments: Int64s, begin: int, guess: int) -> int:
+    """Index of the first of the ascending moments after a begin; ``guess`` is often right."""
+    if (guess == 0 or moments[guess - 1] <= begin) and (
+        guess == moments.size or moments[guess] > begin
+    ):
+        return guess
     low = 0
     high = moments.size
     while low < high:
@@ -224,7 +228,59 @@ def _is_around(moments: Int64s, begin: int, finish: int) -> bool:
             high = middle
         else:
             low = middle + 1
-    return bool(low < moments.size and moments[low] < finish)
+    return low
+
+
+@kernel(
+    "i8(i4[::1], i4[::1], i4[::1], i8[::1], i8[::1], i8, i8[::1], i8[::1], i8[::1], i8[::1],"
+    " i8[::1], i4[::1], i8[::1])",
+)
+def take_outer(
+    groups: Int32s,
+    level: Int32s,
+    parent: Int32s,
+    start_ps: Int64s,
+    duration_ps: Int64s,
+    depth: int,
+    moments: Int64s,
+    step: Int64s,
+    begin_ps: Int64s,
+    end_ps: Int64s,
+    deep: Int64s,
+    deep_level: Int32s,
+    report: Int64s,
+) -> int:
+    """Step and span of ``sift``'s outer events that are not inner; see ``find_levels``.
+
+    Args as there, ``parent`` and times of the outer events. Out too: those within which there may
+    be others to a depth, and the level below each.
+
+    Returns:
+        How many spans were written; ``report[0]`` is the number of those with others.
+    """
+    found = 0
+    deeper = 0
+    nearest = 0
+    for i in range(parent.size):
+        group = groups[parent[i]]
+        if group < 0:
+            continue
+        above = level[parent[i]]
+        begin = start_ps[i]
+        end = begin + duration_ps[i]
+        nearest = _first_after(moments, begin, nearest)
+        is_around = nearest < moments.size and moments[nearest] < end
+        if above == 0 or begin == end or (is_around and above < depth):
+            step[found] = group
+            begin_ps[found] = begin
+            end_ps[found] = end
+            found += 1
+            if is_around and above + 1 < depth:
+                deep[deeper] = i
+                deep_level[deeper] = above + 1
+                deeper += 1
+    report[0] = deeper
+    return found
 
 
 @kernel(
@@ -273,6 +329,7 @@ def find_inner(
     found = 0
     known = 0
     outer = 0
+    nearest = 0
     while outer < outer_events.size:
         event = outer_events[outer]
         at = outer_after[outer]
@@ -330,12 +387,14 @@ def find_inner(
                 level = outer_level[outer]
                 own = outer
                 outer += 1
-            elif 0 <= level < depth and _is_around(moments, begin, finish):
-                within[found] = own
-                start_ps[found] = begin
-                end_ps[found] = finish
-                found += 1
-                level += 1
+            elif 0 <= level < depth:
+                nearest = _first_after(moments, begin, nearest)
+                if nearest < moments.size and moments[nearest] < finish:
+                    within[found] = own
+                    start_ps[found] = begin
+                    end_ps[found] = finish
+                    found += 1
+                    level += 1
             top += 1
             stack_start[top] = begin
             stack_end[top] = finish

@@ -7,17 +7,19 @@ these moments as many levels are kept as there are such events at one, and one m
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from podscope_analyzers.kernels.sieve import find_levels
+from podscope_analyzers.kernels.sieve import find_levels, take_outer
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane
 from podscope_analyzers.steps.database import Int64s
 from podscope_analyzers.steps.event_types import EventType
 from podscope_analyzers.steps.events import HOST_MARKER, StepEvents, unite
 from podscope_analyzers.steps.exclusive import REACH_PS
-from podscope_analyzers.xspace.columns import Bools, UInt8s
+from podscope_analyzers.xspace import Line, Sifted
+from podscope_analyzers.xspace.columns import Bools, Int32s, UInt8s
 
 MARKER: Final = 254
 CONTAINER: Final = 255
@@ -46,65 +48,117 @@ def outermost_events(
     if any(line.notable and not _is_near(line.notable.reach_ps) for line in sifted):
         return None
     whole = {id(line): read_all(line) for line in lines if line not in sifted}
-    found = {id(line): _events(line, kinds, 1, np.zeros(0, np.int64)) for line in sifted}
-    most, moments = _most_at_once([_empty(part) for part in (*whole.values(), *found.values())])
-    if most:
-        found = {id(line): _events(line, kinds, most + 1, moments) for line in sifted}
-    return unite([{**whole, **found}[id(line)] for line in lines])
+    threads = {id(line): _thread(line, kinds) for line in sifted}
+    empty = [_empty(part) for part in whole.values()]
+    most, moments = _most_at_once(empty + [thread.empty() for thread in threads.values()])
+    return unite(
+        [
+            whole[id(line)] if id(line) in whole else threads[id(line)].outermost(most + 1, moments)
+            for line in lines
+        ]
+    )
 
 
 def _is_near(reach_ps: tuple[int, int] | None) -> bool:
     return reach_ps is None or (reach_ps[0] >= 0 and reach_ps[1] <= REACH_PS)
 
 
-def _events(line: PreparedLine, kinds: UInt8s, depth: int, moments: Int64s) -> StepEvents:
+@dataclass(frozen=True)
+class _Thread:
+    """A line whose notable events are known.
+
+    Attributes:
+        groups: Of the notable events, -1 for none, shape (k,).
+        kind: Of these, titled ones told as ``MARKER``, shape (k,).
+        names: Of its steps.
+    """
+
+    source: Line
+    sifted: Sifted
+    groups: Int32s
+    kind: UInt8s
+    names: dict[int, str]
+
+    def empty(self) -> tuple[Int64s, Int64s]:
+        """Step and moment of every computation without duration."""
+        columns, outer = self.sifted.columns, self.sifted.outer
+        own = np.flatnonzero((self.kind == EventType.HOST_COMPUTE) & (columns.duration_ps == 0))
+        other = np.flatnonzero(outer.duration_ps == 0)
+        step = np.concatenate([self.groups[own], self.groups[outer.parent[other]]], dtype=np.int64)
+        moment = np.concatenate([columns.start_ps[own], outer.start_ps[other]])
+        return step[step >= 0], moment[step >= 0]
+
+    def outermost(self, depth: int, moments: Int64s) -> StepEvents:
+        """Markers and events, without those within ``depth`` others or around no moment."""
+        columns, outer, groups, kind = (
+            self.sifted.columns,
+            self.sifted.outer,
+            self.groups,
+            self.kind,
+        )
+        start, end = columns.start_ps, columns.start_ps + columns.duration_ps
+        level = np.zeros(len(groups), np.int32)
+        is_inner = np.zeros(len(groups), np.bool_)
+        find_levels(
+            groups,
+            self.sifted.parent,
+            self.sifted.between,
+            (kind == EventType.HOST_COMPUTE) & (end > start) & (groups >= 0),
+            _is_around(moments, start, end),
+            depth,
+            level,
+            is_inner,
+        )
+        count = len(outer.events)
+        step, begin, finish, deep = (np.empty(count, np.int64) for _ in range(4))
+        deep_level = np.empty(count, np.int32)
+        report = np.zeros(1, np.int64)
+        found = take_outer(
+            groups,
+            level,
+            outer.parent,
+            outer.start_ps,
+            outer.duration_ps,
+            depth,
+            moments,
+            step,
+            begin,
+            finish,
+            deep,
+            deep_level,
+            report,
+        )
+        deep, deep_level = deep[: report[0]], deep_level[: report[0]]
+        inner = self.source.inner_spans(self.sifted, deep, deep_level, depth, moments)
+        inner_step = groups[outer.parent[deep[inner.outer]]]
+        marker = np.flatnonzero((groups >= 0) & (kind == MARKER))
+        event = np.flatnonzero((groups >= 0) & (kind < MARKER) & ~is_inner)
+        compute = np.full(found + len(inner_step), EventType.HOST_COMPUTE, np.uint8)
+        return StepEvents(
+            marker_step=groups[marker].astype(np.int64),
+            marker_core=np.full(len(marker), HOST_MARKER, np.int64),
+            marker_begin_ps=start[marker],
+            marker_duration_ps=end[marker] - start[marker],
+            event_step=np.concatenate([groups[event], step[:found], inner_step]),
+            event_type=np.concatenate([kind[event], compute]),
+            event_begin_ps=np.concatenate([start[event], begin[:found], inner.start_ps]),
+            event_end_ps=np.concatenate([end[event], finish[:found], inner.end_ps]),
+            names=self.names,
+        )
+
+
+def _thread(line: PreparedLine, kinds: UInt8s) -> _Thread:
     sifted, groups, source = line.notable, line.notable_groups, line.source
     if sifted is None or groups is None or source is None:
         problem = "only lines with notable events are read so"
         raise ValueError(problem)
-    columns, outer = sifted.columns, sifted.outer
     at, steps, names = line.named_steps()
-    kind = kinds[columns.metadata]
+    kind = kinds[sifted.columns.metadata]
     titled = at[np.array([bool(name) for name in names], np.bool_)]
     kind[np.searchsorted(sifted.events, titled)] = MARKER
-    start, end = columns.start_ps, columns.start_ps + columns.duration_ps
-    level = np.zeros(len(groups), np.int32)
-    is_inner = np.zeros(len(groups), np.bool_)
-    find_levels(
-        np.ascontiguousarray(groups),
-        sifted.parent,
-        sifted.between,
-        (kind == EventType.HOST_COMPUTE) & (end > start) & (groups >= 0),
-        _is_around(moments, start, end),
-        depth,
-        level,
-        is_inner,
-    )
-    marker = np.flatnonzero((groups >= 0) & (kind == MARKER))
-    event = np.flatnonzero((groups >= 0) & (kind < MARKER) & ~is_inner)
-    outer_end = outer.start_ps + outer.duration_ps
-    outer_group, above = groups[outer.parent], level[outer.parent]
-    around = _is_around(moments, outer.start_ps, outer_end)
-    wanted = (above == 0) | (around & (above < depth)) | (outer.duration_ps == 0)
-    wanted &= outer_group >= 0
-    deep = np.flatnonzero(wanted & around & (above + 1 < depth))
-    inner = source.inner_spans(sifted, deep, above[deep] + np.int32(1), depth, moments)
-    shown = np.flatnonzero(wanted)
-    passed = len(shown) + len(inner.outer)
-    return StepEvents(
-        marker_step=groups[marker].astype(np.int64),
-        marker_core=np.full(len(marker), HOST_MARKER, np.int64),
-        marker_begin_ps=start[marker],
-        marker_duration_ps=end[marker] - start[marker],
-        event_step=np.concatenate(
-            [groups[event], outer_group[shown], outer_group[deep[inner.outer]]], dtype=np.int64
-        ),
-        event_type=np.concatenate([kind[event], np.full(passed, EventType.HOST_COMPUTE, np.uint8)]),
-        event_begin_ps=np.concatenate([start[event], outer.start_ps[shown], inner.start_ps]),
-        event_end_ps=np.concatenate([end[event], outer_end[shown], inner.end_ps]),
-        # The last name that a line gives is the one that stays.
-        names={step: name for step, name in zip(steps.tolist(), names, strict=True) if name},
-    )
+    # The last name that a line gives is the one that stays.
+    named = {step: name for step, name in zip(steps.tolist(), names, strict=True) if name}
+    return _Thread(source, sifted, np.ascontiguousarray(groups), kind, named)
 
 
 def _is_around(moments: Int64s, start_ps: Int64s, end_ps: Int64s) -> Bools:
