@@ -55,8 +55,14 @@ class Run:
 
 
 def environment() -> dict[str, str]:
-    """That of a process that is measured."""
-    return {**os.environ, "PYTHONPATH": PATHS, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    """That of a process that is measured.
+
+    Modules are kept compiled, as an installation keeps them, even where the surroundings ask not to
+    write such files: compiling them each time takes longer than a small capture.
+    """
+    kept = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    compiled = {"PYTHONPYCACHEPREFIX": str(FOLDER / "pycache")}
+    return {**kept, **compiled, "PYTHONPATH": PATHS, "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 def run(command: list[str]) -> Run | None:
