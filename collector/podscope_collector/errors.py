@@ -110,10 +110,12 @@ class AnalysisFailedError(CollectorError):
 
     Attributes:
         is_final: Whether trying again cannot help (the input is at fault).
+        is_corrupt: Whether the profile itself is damaged.
     """
 
     code: ClassVar[str] = "analysis_failed"
 
-    def __init__(self, message: str, *, is_final: bool = False) -> None:
+    def __init__(self, message: str, *, is_final: bool = False, is_corrupt: bool = False) -> None:
         self.is_final = is_final
+        self.is_corrupt = is_corrupt
         super().__init__(message)

@@ -210,6 +210,25 @@ class Storage:
                 received.replace(final)
         return StoredFile(path, size, sha256)
 
+    def rejected_path(self, session: str, host: str) -> str:
+        """Key that a host's profile is kept under when it is none."""
+        return self.derived_path("rejected", session, host)
+
+    def set_aside(self, session: str, host: str) -> None:
+        """Move a host's XSpace to ``rejected_path``, where no viewer finds it.
+
+        Raises:
+            StorageError: It cannot be moved.
+        """
+        path = self.xspace_path(session, host)
+        with self._errors(f"move {path} of {self.root}"):
+            try:
+                obstore.rename(
+                    self._open(write=True), path, self.rejected_path(session, host), overwrite=True
+                )
+            except (NotFoundError, FileNotFoundError):
+                return
+
     def size_of(self, path: str) -> int | None:
         """Bytes of the file with this key; None when there is none."""
         with self._errors(f"read {path} of {self.root}"):

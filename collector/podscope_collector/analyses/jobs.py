@@ -10,6 +10,7 @@ from podscope_analyzers.pipeline import analyze_host, combine, run_on_stats
 from podscope_analyzers.registry import TOOLS, Tool
 from podscope_analyzers.result import MissingHost, Scope, Table, ToolResult
 from podscope_analyzers.summary import summarize_hosts
+from podscope_analyzers.xspace import verify
 from podscope_collector.storage import Storage
 
 _ALL_HOSTS = "ALL_HOSTS"
@@ -40,9 +41,15 @@ def analyze_stored_host(
 
     Returns:
         ``summary``, ``partial_file`` and ``results``, ready for the database.
+
+    Raises:
+        XSpaceError: It is damaged, in whatever part.
     """
     storage = Storage(storage_root)
-    partial = analyze_host(storage.read_xspace(session, host), host)
+    xspace = storage.read_xspace(session, host)
+    # On arrival only the structure was checked, and no analysis reads all of it.
+    verify(xspace)
+    partial = analyze_host(xspace, host)
     # The parts first: whoever finds the partial finds them too.
     for part in PARTS:
         storage.put_derived("parts", session, f"{host}.{part}", partial.part_to_bytes(part))

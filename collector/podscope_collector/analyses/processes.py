@@ -148,7 +148,10 @@ class _Child:
         self.is_reusable = True
         if kind == "result":
             return value
-        raise AnalysisFailedError(value, is_final=kind == "input")
+        is_corrupt = kind == "corrupt"
+        raise AnalysisFailedError(
+            value, is_final=is_corrupt or kind == "input", is_corrupt=is_corrupt
+        )
 
     def kill(self) -> None:
         self.process.kill()
@@ -187,6 +190,7 @@ def _serve(pipe: Connection, memory_bytes: int) -> None:
 
 
 def _answer(function: str, arguments: dict[str, Any]) -> tuple[str, Any]:
+    from podscope_analyzers.errors import XSpaceError
     from podscope_protos.errors import ExitCode, PodscopeError
 
     try:
@@ -195,6 +199,8 @@ def _answer(function: str, arguments: dict[str, Any]) -> tuple[str, Any]:
         return "result", target(**arguments)
     except MemoryError:
         return "memory", ""
+    except XSpaceError as error:
+        return "corrupt", str(error)
     except PodscopeError as error:
         kind = "input" if error.exit_code is ExitCode.INVALID_INPUT else "error"
         return kind, str(error)

@@ -12,8 +12,10 @@ from podscope_collector.analyses import services
 from podscope_collector.analyses.agent_figures import THROUGH_AGENT, report_figures
 from podscope_collector.analyses.processes import AnalysisProcesses
 from podscope_collector.captures.models import Capture
+from podscope_collector.captures.rejecting import reject_host
 from podscope_collector.errors import AnalysisFailedError, InputNotFoundError
 from podscope_collector.runtime import Runtime
+from podscope_collector.storage import StorageError
 from podscope_collector.tokens import read_agent_token
 from podscope_collector.work import context
 from podscope_collector.work.dispatch import dispatch_due
@@ -87,6 +89,8 @@ def _analyze_host(runtime: Runtime, lease: Lease) -> uuid.UUID | None:
         lost = _give_back(runtime, lease, error)
         if lost is None:
             return None
+        if getattr(error, "is_corrupt", False):
+            return _reject(runtime, host_id, folder, name, lost.error)
         with runtime.database.writing() as session:
             return services.fail_host(session, host_id, lost.error, runtime.clock())
     seconds = time.monotonic() - started
@@ -98,6 +102,25 @@ def _analyze_host(runtime: Runtime, lease: Lease) -> uuid.UUID | None:
         token = read_agent_token(runtime.settings.agent_token_file)
         report_figures(agent, found["summary"], began, token)
     log.info("host_analyzed", capture=str(capture_id), host=name, seconds=round(seconds, 3))
+    return capture_id
+
+
+def _reject(
+    runtime: Runtime, host_id: uuid.UUID, folder: str, host: str, problem: str
+) -> uuid.UUID | None:
+    storage = runtime.storage
+    with runtime.database.writing() as session:
+        capture_id = reject_host(
+            session, host_id, problem, storage.rejected_path(folder, host), runtime.clock()
+        )
+    if capture_id is None:
+        # Repeated since: what is stored now may be another profile.
+        return None
+    try:
+        # Last, so that a worker that dies between leaves a file and not a row without one.
+        storage.set_aside(folder, host)
+    except StorageError:
+        log.warning("profile_not_set_aside", host=host, exc_info=True)
     return capture_id
 
 

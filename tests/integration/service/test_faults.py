@@ -2,11 +2,17 @@
 
 import hashlib
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+import grpc
 import pytest
+
+from podscope_protos import methods
+from podscope_protos.v1 import profiler_service_pb2 as wire
+from podscope_protos.v1.xplane_pb2 import XEvent, XLine, XPlane
 
 pytestmark = pytest.mark.slow
 
@@ -95,6 +101,46 @@ def test_a_cancelled_capture_frees_its_hosts_at_once(
     assert podscope.ended(podscope.capture(pod), 90)["state"] == "complete"
     again = podscope.http.post(f"/api/v1/captures/{capture_id}/cancel")
     assert (again.status_code, again.json()["code"]) == (409, "conflict")
+
+
+@contextmanager
+def damaged_host() -> Iterator[str]:
+    """A profiler server of whose profile one event ends in the middle of a number."""
+    line = XLine(name="main", events=[XEvent(offset_ps=1, duration_ps=1)]).SerializeToString()
+    line += b"\x22\x02\x08\xff"
+    plane = XPlane(name="/host:CPU").SerializeToString() + b"\x1a" + bytes([len(line)]) + line
+    space = b"\x0a" + bytes([len(plane)]) + plane
+    answer = wire.ProfileResponse(xspace=space).SerializeToString()
+    server = grpc.server(futures.ThreadPoolExecutor(2))
+    profile = grpc.unary_unary_rpc_method_handler(lambda _request, _context: answer)
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler(methods.PROFILER_SERVICE, {"Profile": profile}),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(None).wait()
+
+
+def test_a_profile_that_is_found_damaged_by_its_analysis_fails_its_host_alone(
+    start: Callable[..., Any], pod: list[str]
+) -> None:
+    podscope = start()
+    with damaged_host() as address:
+        capture_id = podscope.capture([pod[0], address])
+        capture = podscope.ended(capture_id)
+    assert (capture["state"], capture["hosts_done"]) == ("partial", 1)
+    assert capture["analysis"]["state"] == "done"
+    good, bad = podscope.get(f"/captures/{capture_id}/hosts")["items"]
+    assert good["state"] == "done"
+    assert (bad["state"], bad["reason"], bad["file"]) == ("failed", "corrupt", None)
+    assert "plane '/host:CPU', line 'main'" in bad["message"]
+    profiles = podscope.data_dir / "profiles"
+    session = profiles / "plugins" / "profile" / capture["session"]
+    assert [path.name for path in session.iterdir()] == [f"{good['host']}.xplane.pb"]
+    assert (profiles / ".podscope" / "rejected" / capture["session"] / bad["host"]).is_file()
+    missing = podscope.get(f"/captures/{capture_id}/tools/pod_viewer")["scope"]["missing_hosts"]
+    assert missing == [{"host": bad["host"], "reason": "corrupt"}]
 
 
 def test_a_retry_captures_only_the_host_that_was_lost(

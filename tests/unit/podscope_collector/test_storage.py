@@ -115,3 +115,21 @@ def test_nothing_temporary_is_left_behind(storage: Storage, tmp_path: Path) -> N
     storage.put_xspace("s1", "a", b"x")
     storage.put_derived("rejected", "s1", "a", b"x")
     assert list((tmp_path / "log dir" / ".podscope" / "tmp").iterdir()) == []
+
+
+def test_a_profile_that_is_set_aside_is_no_profile_of_its_session_any_more(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    storage.put_derived("rejected", "s", "h", b"older")
+    storage.put_xspace("s", "h", b"damaged")
+    storage.set_aside("s", "h")
+    assert storage.list_hosts("s") == []
+    assert storage.read(storage.rejected_path("s", "h")) == b"damaged"
+    storage.set_aside("s", "h")
+
+
+def test_a_file_of_many_blocks_is_whole_and_its_digest_right(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 5000
+    stored = Storage(str(tmp_path)).put_xspace("s", "h", memoryview(content)[7:])
+    assert stored.sha256 == hashlib.sha256(content[7:]).hexdigest()
+    assert (tmp_path / stored.path).read_bytes() == content[7:]
+    assert list((tmp_path / ".podscope" / "tmp").iterdir()) == []
