@@ -2,19 +2,39 @@
 
 A collective ends for all when the last has arrived, so that who arrives late waits less: the
 difference of the durations is the difference of the arrivals, and no clock has to be trusted.
+Where the capture measured the hosts' clocks, the begins themselves are compared too, and are
+preferred as far as the clocks' error is small beside the lateness: they also hold where a
+collective lets its members go one by one.
+
 Collectives are matched by the id that the tracer gives them and, where an id repeats within a
-step, by their order.
+step, by their order. Tracers of GPUs give none: there the id is the kind of the kernel, which
+says less, so that such collectives only count where they behave as one.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from podscope_analyzers.clocks import Shift
+from podscope_analyzers.lateness import lateness
 from podscope_analyzers.steps import StepDatabase
-from podscope_analyzers.steps.database import Int64s
+from podscope_analyzers.steps.database import CORES_PER_HOST, Int64s
 
 Float64s = npt.NDArray[np.float64]
+Basis = Literal["durations", "clocks"]
+
+MAX_ERROR_RATIO: Final = 1 / 3
+"""Error of the clocks, as a share of the lateness that they are to tell."""
+MAX_CELLS: Final = 4_000_000
+"""Hosts times meetings that are compared; of more meetings, one of every few."""
+
+# Members of one collective end together: by what share of the largest lateness the distance of
+# two hosts' ends may change from one to the next, where only the kind says that they are one.
+_MAX_END_SCATTER: Final = 0.1
+_MAD_TO_SIGMA: Final = 1.4826
 
 
 @dataclass(frozen=True)
@@ -22,51 +42,158 @@ class Arrivals:
     """Arrivals of one host.
 
     Attributes:
-        lateness_ps: Median over the steps of how much later than the median host its last core
-            arrives, at the step's collective where that is most.
+        lateness_ps: Median over the steps of how much later than the median of the other hosts
+            its last core arrives, at the step's collective where that is most.
         meetings: Collectives in which it met other hosts.
         last: At how many of them it was the last to arrive.
+        basis: What says so.
+        error_ps: The lateness is right to within this; 0 where it is of durations.
+        is_by_kind: The collectives have no ids: kind and order match them.
     """
 
     lateness_ps: float
     meetings: int
     last: int
+    basis: Basis = "durations"
+    error_ps: int = 0
+    is_by_kind: bool = False
 
 
-def host_arrivals(steps: StepDatabase) -> dict[int, Arrivals]:
-    """Arrivals by host index; empty where no collective says which one it is."""
-    told = steps.collectives
-    tensor = ~steps.is_sparse_core
-    cores, first = np.unique(steps.core_id[tensor], return_index=True)
-    known = np.flatnonzero((told.id != 0) & np.isin(told.core_id, cores))
-    if not len(known):
-        return {}
-    step, identity, core = told.step[known], told.id[known], told.core_id[known]
-    begin, duration = told.begin_ps[known], told.end_ps[known] - told.begin_ps[known]
-    occurrence = _occurrences(step, identity, core, begin)
-    host = steps.host_index[tensor][first][np.searchsorted(cores, core)]
-    meeting = _numbered(step, identity, occurrence)
-    # Of every host the core that waits least: it is the one that arrived last.
-    pair = _numbered(meeting, host)
-    shortest = np.full(int(pair.max()) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(shortest, pair, duration)
-    first = np.unique(pair, return_index=True)[1]
-    meeting, host, step = meeting[first], host[first], step[first]
-    middle, least, count = _by_group(meeting, shortest)
-    met = count[meeting] >= 2
-    late = middle[meeting] - shortest
-    is_last = met & (shortest == least[meeting])
-    found = {}
-    for index in np.unique(host[met]).tolist():
-        own = np.flatnonzero(met & (host == index))
-        steps_met, place = np.unique(step[own], return_inverse=True)
-        most = np.full(len(steps_met), -np.inf)
-        np.maximum.at(most, place, late[own])
-        found[index] = Arrivals(float(np.median(most)), len(own), int(is_last[own].sum()))
+@dataclass(frozen=True)
+class Meetings:
+    """Collectives of several hosts; matrices have shape (hosts, meetings), NaN where none.
+
+    Attributes:
+        hosts: Index of every host, shape (hosts,).
+        step: Place of the step, ascending, shape (meetings,).
+        id: Of the collective, likewise.
+        occurrence: Which of that id in the step, from 0, likewise.
+        waited_ps: Time in the collective, of the host's core that waits least.
+        late_ps: Lateness by durations, against the median of the other hosts.
+        clock_late_ps: By begins on corrected clocks; of hosts whose clock is known.
+        error_ps: Of the latter, shape (hosts,); NaN where the clock is unknown.
+        is_by_kind: Whether kind and order matched them.
+    """
+
+    hosts: Int64s
+    step: Int64s
+    id: Int64s
+    occurrence: Int64s
+    waited_ps: Float64s
+    late_ps: Float64s
+    clock_late_ps: Float64s
+    error_ps: Float64s
+    is_by_kind: bool
+
+
+def arrivals_of(met: Meetings) -> dict[int, Arrivals]:
+    """Of every host how late it arrives, by its clock where that can be told."""
+    begins = np.flatnonzero(np.diff(met.step, prepend=-1))
+    found: dict[int, Arrivals] = {}
+    by_duration = _typical(met.late_ps, begins)
+    by_clock = _typical(met.clock_late_ps, begins)
+    last, clock_last = _last(met.late_ps), _last(met.clock_late_ps)
+    for row, host in enumerate(met.hosts.tolist()):
+        count = int((~np.isnan(met.late_ps[row])).sum())
+        if not count:
+            continue
+        late, error = float(by_clock[row]), float(met.error_ps[row])
+        if is_told(late, error):
+            count = int((~np.isnan(met.clock_late_ps[row])).sum())
+            found[host] = Arrivals(
+                late, count, int(clock_last[row]), "clocks", int(error), met.is_by_kind
+            )
+        else:
+            found[host] = Arrivals(
+                float(by_duration[row]), count, int(last[row]), is_by_kind=met.is_by_kind
+            )
     return found
 
 
-def _occurrences(step: Int64s, identity: Int64s, core: Int64s, begin: Int64s) -> Int64s:
+def is_told(late_ps: float, error_ps: float) -> bool:
+    """Whether the clocks are exact enough to tell this lateness; False where there is none."""
+    return error_ps <= MAX_ERROR_RATIO * abs(late_ps)
+
+
+def _typical(late: Float64s, begins: npt.NDArray[np.intp]) -> Float64s:
+    """Median over the steps of each step's largest lateness, shape (hosts,)."""
+    most = np.fmax.reduceat(late, begins, axis=1)
+    typical = np.full(len(most), np.nan)
+    known = ~np.isnan(most).all(axis=1)
+    typical[known] = np.nanmedian(most[known], axis=1)
+    return typical
+
+
+def _last(late: Float64s) -> Int64s:
+    """At how many meetings every host was the last, shape (hosts,)."""
+    most = np.fmax.reduce(late, axis=0)
+    with np.errstate(invalid="ignore"):
+        count: Int64s = ((late == most) & (late > 0)).sum(axis=1)
+    return count
+
+
+def find_meetings(steps: StepDatabase, shift_of: Mapping[int, Shift]) -> Meetings | None:
+    """The collectives in which at least two hosts took part; None without any.
+
+    Args:
+        steps: Of all hosts.
+        shift_of: By host index, for hosts whose clock is known.
+    """
+    told = steps.collectives
+    known = np.flatnonzero((told.id != 0) & _of_tensor_cores(steps))
+    if not len(known):
+        return None
+    step, identity, core = told.step[known], told.id[known], told.core_id[known]
+    begin, end = told.begin_ps[known], told.end_ps[known]
+    occurrence = occurrences(step, identity, core, begin)
+    is_by_kind = steps.kind == "generic"
+    if is_by_kind:
+        even = _evenly_often(step, identity, core, occurrence)
+        step, identity, core, begin, end, occurrence = (
+            column[even] for column in (step, identity, core, begin, end, occurrence)
+        )
+        if not len(step):
+            return None
+    rows, meeting = np.unique(np.stack([step, identity, occurrence]), axis=1, return_inverse=True)
+    meeting = meeting.reshape(-1)
+    hosts, place = np.unique(core // CORES_PER_HOST, return_inverse=True)
+    stride = -(-len(hosts) * rows.shape[1] // MAX_CELLS)
+    shape = (len(hosts), rows.shape[1])
+    # Of every host the core that waits least: it is the one that arrived last.
+    waited = _least(shape, place, meeting, (end - begin).astype(np.float64))[:, ::stride]
+    arrived = -_least(shape, place, meeting, -begin.astype(np.float64))[:, ::stride]
+    ended = -_least(shape, place, meeting, -end.astype(np.float64))[:, ::stride]
+    met = (~np.isnan(waited)).sum(axis=0) >= 2
+    if is_by_kind:
+        met &= _end_together(rows[1, ::stride], ended, waited)
+    if not met.any():
+        return None
+    waited, arrived, ended = waited[:, met], arrived[:, met], ended[:, met]
+    shift, error = _shift_columns(hosts, shift_of, steps, ended)
+    return Meetings(
+        hosts=hosts,
+        step=rows[0, ::stride][met],
+        id=rows[1, ::stride][met],
+        occurrence=rows[2, ::stride][met],
+        waited_ps=waited,
+        late_ps=lateness(-waited),
+        clock_late_ps=lateness(arrived + shift[:, None]),
+        error_ps=error,
+        is_by_kind=is_by_kind,
+    )
+
+
+def _of_tensor_cores(steps: StepDatabase) -> npt.NDArray[np.bool_]:
+    """Which collectives are not of SparseCores."""
+    told = steps.collectives
+    if steps.kind == "generic":
+        return np.ones(len(told.id), np.bool_)
+    tensor = np.unique(steps.core_id[~steps.is_sparse_core])
+    found: npt.NDArray[np.bool_] = np.isin(told.core_id, tensor)
+    return found
+
+
+def occurrences(step: Int64s, identity: Int64s, core: Int64s, begin: Int64s) -> Int64s:
     """Which of the collectives of one id on one core in one step each is, from 0, by time."""
     order = np.lexsort((begin, identity, core, step))
     key = np.stack([step, core, identity])[:, order]
@@ -78,17 +205,78 @@ def _occurrences(step: Int64s, identity: Int64s, core: Int64s, begin: Int64s) ->
     return occurrence
 
 
-def _numbered(*columns: Int64s) -> Int64s:
-    """Equal rows numbered from 0, in ascending order."""
-    _, place = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-    return np.asarray(place, np.int64).reshape(-1)
+def _evenly_often(
+    step: Int64s, identity: Int64s, core: Int64s, occurrence: Int64s
+) -> npt.NDArray[np.bool_]:
+    """Which are of a kind that every core that has it runs equally often in the step.
+
+    Otherwise the third of one core may be the fourth of another.
+    """
+    key, place = np.unique(np.stack([step, identity]), axis=1, return_inverse=True)
+    place = place.reshape(-1)
+    runs = occurrence == 0
+    # Occurrences of a core end at its count less one: equal for all, or their sum is short.
+    most = np.zeros(key.shape[1], np.int64)
+    np.maximum.at(most, place, occurrence)
+    cores = np.bincount(place[runs], minlength=key.shape[1])
+    total = np.bincount(place, minlength=key.shape[1])
+    even: npt.NDArray[np.bool_] = (total == cores * (most + 1))[place]
+    return even
 
 
-def _by_group(group: Int64s, values: Int64s) -> tuple[Float64s, Int64s, Int64s]:
-    """Median, least and count of the values of every group, groups numbered from 0."""
-    order = np.lexsort((values, group))
-    ordered = values[order]
-    begin = np.searchsorted(group[order], np.arange(int(group.max()) + 2))
-    count = np.diff(begin)
-    low, high = begin[:-1] + (count - 1) // 2, begin[:-1] + count // 2
-    return (ordered[low] + ordered[high]) / 2.0, ordered[begin[:-1]], count
+def _least(
+    shape: tuple[int, int], host: npt.NDArray[np.intp], meeting: npt.NDArray[np.intp], of: Float64s
+) -> Float64s:
+    """The least value of every host at every meeting; NaN without any."""
+    least = np.full(shape, np.inf)
+    np.minimum.at(least, (host, meeting), of)
+    least[np.isinf(least)] = np.nan
+    return least
+
+
+def _end_together(kind: Int64s, ended: Float64s, waited: Float64s) -> npt.NDArray[np.bool_]:
+    """Which meetings are of a kind whose members end at a constant distance from each other.
+
+    The distance is that of the clocks. Collectives of a host's own devices end whenever that host
+    gets there, and are of the same kind.
+    """
+    together = np.zeros(len(kind), np.bool_)
+    for one in np.unique(kind).tolist():
+        at = np.flatnonzero(kind == one)
+        at = at[(~np.isnan(ended[:, at])).sum(axis=0) >= 2]
+        if not len(at):
+            continue
+        distance = ended[:, at] - np.nanmedian(ended[:, at], axis=0)
+        present = ~np.isnan(distance).all(axis=1)
+        distance = distance[present] - np.nanmedian(distance[present], axis=1)[:, None]
+        scatter = _MAD_TO_SIGMA * float(np.nanmedian(np.abs(distance)))
+        apart = np.nanmax(waited[:, at], axis=0) - np.nanmin(waited[:, at], axis=0)
+        together[at] = scatter <= _MAX_END_SCATTER * float(np.median(apart))
+    return together
+
+
+def _shift_columns(
+    hosts: Int64s, shift_of: Mapping[int, Shift], steps: StepDatabase, ended: Float64s
+) -> tuple[Float64s, Float64s]:
+    """Shift of every host's times and error of its lateness, NaN where the clock is unknown."""
+    known = [shift_of.get(host) for host in hosts.tolist()]
+    shift = np.array([np.nan if one is None else float(one.shift_ps) for one in known])
+    own = np.array([np.nan if one is None else float(one.error_ps) for one in known])
+    if np.isnan(own).all():
+        return shift, own
+    # Ends of one collective lie within it: a host half a step away counts other steps, or its
+    # clock was set during the capture.
+    spans = ended + shift[:, None]
+    with_clock = ~np.isnan(shift)
+    told = (~np.isnan(spans)).any(axis=0)
+    if told.any():
+        away = spans[:, told] - np.nanmedian(spans[:, told], axis=0)
+        placed = with_clock & (~np.isnan(away)).any(axis=1)
+        off = np.zeros(len(hosts), np.bool_)
+        typical_step = float(np.median(steps.duration_ps)) if len(steps.duration_ps) else 0.0
+        off[placed] = np.abs(np.nanmedian(away[placed], axis=1)) > typical_step / 2
+        shift[off], own[off] = np.nan, np.nan
+    if np.isnan(own).all():
+        return shift, own
+    # Two clocks are compared: the host's, and that of the typical other host.
+    return shift, own + float(np.nanmedian(own))

@@ -27,3 +27,30 @@ def is_runtime_collective(name: str) -> bool:
     Only an unmistakable name counts: a user's own annotation may well be called "send" or "psum".
     """
     return is_collective_name(name) and not re.fullmatch(r"[a-z_\-]+(\.\d+)?", name)
+
+
+# NCCL's kernels by the operation in their names, `ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)`
+# or `ncclAllReduceRingLLKernel_sum_f32`; what is chosen between is the same on all ranks.
+_KINDS = (
+    "AllReduce",
+    "AllGather",
+    "ReduceScatter",
+    "Broadcast",
+    "Reduce",
+    "SendRecv",
+    "AllToAll",
+    "Generic",
+)
+_KIND = re.compile("|".join(_KINDS), re.I)
+_KIND_IDS = {kind.lower(): at + 1 for at, kind in enumerate(_KINDS)}
+
+
+def kind_id(name: str) -> int:
+    """Which kind of collective a GPU's kernel is, from 1 on; 0 when its name does not say."""
+    found = _KIND.search(name)
+    return 0 if found is None else _KIND_IDS[found[0].lower()]
+
+
+def kind_name(kind: int) -> str:
+    """What ``kind_id`` counts, in NCCL's words."""
+    return _KINDS[kind - 1] if 0 < kind <= len(_KINDS) else "unknown"

@@ -80,6 +80,7 @@ class HostFacts:
         barrier_ratio: Share of the device's step time in barriers between cores.
         debug_print_ratio: Likewise in debug prints.
         throttled: Events or counters that say that the clock was held back.
+        time_base_ns: Unix time of the zero of all its times, by its own clock.
     """
 
     compilations: int | None = None
@@ -90,6 +91,7 @@ class HostFacts:
     barrier_ratio: float | None = None
     debug_print_ratio: float | None = None
     throttled: int = 0
+    time_base_ns: int | None = None
 
     def to_state(self) -> dict[str, Any]:
         """Plain values for storing."""

@@ -1,11 +1,13 @@
 """The steps of every host as the comparison of hosts needs them: own work, waiting, parts."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from podscope_analyzers.arrivals import host_arrivals
+from podscope_analyzers.arrivals import Meetings, arrivals_of, find_meetings
 from podscope_analyzers.capture_stats import CaptureStats, HostRow
+from podscope_analyzers.clocks import HostClock, shifts
 from podscope_analyzers.step_categories import (
     BETWEEN_DEVICES,
     COLLECTIVES,
@@ -20,19 +22,47 @@ from podscope_analyzers.stragglers import HostWork, StragglerReport, find_stragg
 MISSING = -1
 
 
-def compare_hosts(stats: CaptureStats) -> StragglerReport:
-    """Find the hosts that the others wait for, over all steps that they have in common."""
-    return find_stragglers(host_works(stats))
+def compare_hosts(
+    stats: CaptureStats, clocks: Mapping[str, HostClock] | None = None
+) -> StragglerReport:
+    """Find the hosts that the others wait for, over all steps that they have in common.
+
+    Args:
+        stats: Of the capture.
+        clocks: Those that were measured, by host.
+    """
+    return find_stragglers(host_works(stats, host_meetings(stats, clocks)))
 
 
-def host_works(stats: CaptureStats) -> list[HostWork]:
-    """The steps of every host that takes part in them, in name order."""
+def host_meetings(
+    stats: CaptureStats, clocks: Mapping[str, HostClock] | None = None
+) -> Meetings | None:
+    """The collectives in which the hosts met; None without any.
+
+    Args:
+        stats: Of the capture.
+        clocks: Those that were measured, by host.
+    """
+    if not clocks:
+        return find_meetings(stats.all_steps, {})
+    found = shifts({host.host: host.facts.time_base_ns for host in stats.hosts}, clocks)
+    known = {host.index: found[host.host] for host in stats.hosts if host.host in found}
+    return find_meetings(stats.all_steps, known)
+
+
+def host_works(stats: CaptureStats, met: Meetings | None = None) -> list[HostWork]:
+    """The steps of every host that takes part in them, in name order.
+
+    Args:
+        stats: Of the capture.
+        met: What ``host_meetings`` found; without it no arrivals are told.
+    """
     steps = stats.all_steps
     times = own_categories_ps(steps, stats.hosts)
     own = own_work_ps(steps, times)
     order = np.argsort(steps.host_index, kind="stable")
     order = order[~steps.is_sparse_core[order]]
-    arrivals = host_arrivals(steps)
+    arrivals = {} if met is None else arrivals_of(met)
     begins = np.searchsorted(steps.host_index[order], np.arange(len(stats.hosts) + 1))
     return [
         replace(

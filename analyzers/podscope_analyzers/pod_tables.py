@@ -8,7 +8,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from podscope_analyzers.arrivals import MAX_ERROR_RATIO, Meetings, occurrences
 from podscope_analyzers.capture_stats import CaptureStats
+from podscope_analyzers.collectives import kind_name
 from podscope_analyzers.errors import ParameterError
 from podscope_analyzers.host_work import own_work_ps
 from podscope_analyzers.result import Cell, Column, Table
@@ -16,13 +18,13 @@ from podscope_analyzers.step_categories import CATEGORY_NAMES, Int64s, own_categ
 from podscope_analyzers.steps.database import (
     CORES_PER_HOST,
     SPARSE_CORE_OFFSET,
-    Collectives,
 )
 
 MAX_ROWS: Final = 100_000
 """Rows of ``steps`` in one result; at least one step is listed whole."""
 MAX_COLLECTIVES: Final = 1000
 MAX_CHANNELS: Final = 1000
+MAX_ARRIVALS: Final = 1000
 
 PARAMETERS: Final = {
     "first_step": "place of the first step to list, from 0; default 0",
@@ -154,7 +156,7 @@ def collectives_table(stats: CaptureStats) -> Table:
     """
     steps = stats.all_steps
     found = steps.collectives
-    occurrence = _occurrences(found)
+    occurrence = occurrences(found.step, found.id, found.core_id, found.begin_ps)
     key = np.stack([found.step, found.id, occurrence])
     order = np.lexsort((found.end_ps - found.begin_ps, *key[::-1]))
     ordered = key[:, order]
@@ -177,7 +179,7 @@ def collectives_table(stats: CaptureStats) -> Table:
         rows.append(
             (
                 int(steps.step_numbers[found.step[row]]),
-                str(int(found.id[row]) & (2**64 - 1)),
+                collective_name(int(found.id[row]), is_by_kind=steps.kind == "generic"),
                 int(occurrence[row]),
                 int(count[at]),
                 bytes_moved or None,
@@ -211,17 +213,51 @@ def _host_of_core(core: int, hosts: int) -> int:
     return index if index < hosts else core % SPARSE_CORE_OFFSET // CORES_PER_HOST
 
 
-def _occurrences(found: Collectives) -> Int64s:
-    """How often the core met in a collective of this id before, in its step, shape (c,)."""
-    order = np.lexsort((found.begin_ps, found.id, found.core_id, found.step))
-    key = np.stack([found.step, found.core_id, found.id])[:, order]
-    opens = np.ones(len(order), np.bool_)
-    opens[1:] = (key[:, 1:] != key[:, :-1]).any(axis=0)
-    place = np.arange(len(order))
-    count = place - np.maximum.accumulate(np.where(opens, place, 0))
-    occurrence = np.empty(len(order), np.int64)
-    occurrence[order] = count
-    return occurrence
+def collective_name(identity: int, *, is_by_kind: bool) -> str:
+    """The id as the tracer gave it, or the kind that stands for it."""
+    return kind_name(identity) if is_by_kind else str(identity & (2**64 - 1))
+
+
+def arrivals_table(stats: CaptureStats, met: Meetings | None) -> Table:
+    """Who came late to which collective, the latest first."""
+    rows: list[Sequence[Cell]] = []
+    if met is not None:
+        told = np.abs(met.clock_late_ps) * MAX_ERROR_RATIO >= met.error_ps[:, None]
+        late = np.where(told, met.clock_late_ps, met.late_ps)
+        late = np.where(np.isnan(late), -np.inf, late)
+        flat = np.argsort(-late, axis=None, kind="stable")[:MAX_ARRIVALS]
+        names = {host.index: host.host for host in stats.hosts}
+        for host, meeting in zip(
+            *(axis.tolist() for axis in np.unravel_index(flat, late.shape)), strict=True
+        ):
+            if late[host, meeting] <= 0:
+                break
+            by_clock = bool(told[host, meeting])
+            rows.append(
+                (
+                    int(stats.all_steps.step_numbers[met.step[meeting]]),
+                    collective_name(int(met.id[meeting]), is_by_kind=met.is_by_kind),
+                    int(met.occurrence[meeting]),
+                    names[int(met.hosts[host])],
+                    float(late[host, meeting]) / 1e6,
+                    float(met.error_ps[host]) / 1e6 if by_clock else None,
+                    "clocks" if by_clock else "durations",
+                    float(met.waited_ps[host, meeting]) / 1e6,
+                )
+            )
+    return Table(
+        columns=(
+            Column("step", "Step", "integer"),
+            Column("collective_id", "Collective", "string"),
+            Column("occurrence", "Occurrence in the step", "integer"),
+            Column("host", "Host", "string"),
+            Column("lateness_us", "Later than the others", "number", "us"),
+            Column("error_us", "Error of the clocks", "number", "us"),
+            Column("basis", "Told by", "string"),
+            Column("waited_us", "Its own time in it", "number", "us"),
+        ),
+        rows=rows,
+    )
 
 
 def channels_table(stats: CaptureStats) -> Table:

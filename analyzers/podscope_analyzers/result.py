@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from podscope_analyzers.clocks import HostClock
+
 ColumnType = Literal["string", "number", "integer", "boolean"]
 Cell = str | int | float | bool | None
 
@@ -131,12 +133,17 @@ class MissingHost:
 
 @dataclass(frozen=True)
 class Scope:
-    """What a result covers."""
+    """What a result covers.
+
+    Attributes:
+        clocks: Of its hosts, where the capture measured them.
+    """
 
     hosts: Sequence[str]
     session: str | None = None
     capture: str | None = None
     missing_hosts: Sequence[MissingHost] = ()
+    clocks: Mapping[str, HostClock] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 What computes a section is loaded with it: few tools need all of them.
 """
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -201,7 +202,8 @@ class HostSections:
         """What advice rests on beside the stats."""
         from podscope_analyzers.host_facts import host_facts
 
-        return host_facts(self._prepared, self.steps, self.allocations)
+        facts = host_facts(self._prepared, self.steps, self.allocations)
+        return replace(facts, time_base_ns=self._space.unix_base_ns)
 
     @cached_property
     def slice_transfers(self) -> "SliceTransfers":

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from podscope_analyzers.arrivals import Arrivals
+from podscope_analyzers.lateness import lateness
 
 Float64s = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
@@ -102,6 +103,7 @@ class Straggler:
         slowest_steps: In how many steps its own work was the longest.
         cause: The part of its work that is longer than the others'.
         evidence: Sentences with the numbers that say so, the strongest first.
+        arrivals: When it arrives at the collectives, where these say which they are.
     """
 
     host: str
@@ -111,6 +113,7 @@ class Straggler:
     slowest_steps: int
     cause: Cause
     evidence: tuple[str, ...]
+    arrivals: Arrivals | None = None
 
 
 @dataclass(frozen=True)
@@ -177,34 +180,6 @@ def find_stragglers(hosts: Sequence[HostWork]) -> StragglerReport:
     found.sort(key=lambda s: (-s.lateness_ps, s.host))
     verdict: Verdict = "straggler" if found else "even"
     return StragglerReport(verdict, steps, tuple(found), waiting_ratio, slow_cores)
-
-
-def lateness(own: Float64s) -> Float64s:
-    """Own work less the median of the *others* in the same step.
-
-    Args:
-        own: Shape (hosts, steps), NaN where a host misses a step.
-
-    Returns:
-        Shape (hosts, steps), NaN where the host misses the step or is alone in it.
-    """
-    # The median of all but one: of the sorted values, the middle places move up by one from
-    # the place of the one that is left out on.
-    order = np.argsort(own, axis=0, kind="stable")
-    ordered = np.take_along_axis(own, order, axis=0)
-    place = np.empty_like(order)
-    np.put_along_axis(place, order, np.arange(len(own))[:, None], axis=0)
-    others = (~np.isnan(own)).sum(axis=0) - 1
-    low, high = (others - 1) // 2, others // 2
-    columns = np.arange(own.shape[1])
-    last = max(len(own) - 1, 0)
-    middle = sum(
-        ordered[np.clip(at + (at >= place), 0, last), columns]
-        for at in (low[None, :], high[None, :])
-    )
-    late: Float64s = own - middle / 2
-    late[:, others < 1] = np.nan
-    return late
 
 
 @dataclass(frozen=True)
@@ -309,6 +284,7 @@ def _straggler(
         slowest_steps=sum(step is not None and step.host == name for step in steps),
         cause=cause,
         evidence=evidence,
+        arrivals=hosts[index].arrivals,
     )
 
 
@@ -367,16 +343,26 @@ def _explain(
     ]
     arrived = hosts[index].arrivals
     if arrived is not None and arrived.lateness_ps > 0:
-        evidence.append(
-            f"it arrives {_ms(arrived.lateness_ps)} later than the others at the collectives, "
-            f"last of all at {arrived.last} of {arrived.meetings}"
-        )
+        evidence.append(_arrival_text(arrived))
     waits = _typical_excess([host.waiting_ps for host in hosts], hosts, index)
     if waits[0] < 0:
         evidence.append(
             f"it waits {_ms(waits[1])} a step in collectives, the other hosts {_ms(waits[2])}"
         )
     return PART_CAUSES[part], tuple(evidence)
+
+
+def _arrival_text(arrived: Arrivals) -> str:
+    clocks = (
+        f", by the hosts' clocks, which are right to within {_ms(arrived.error_ps)}"
+        if arrived.basis == "clocks"
+        else ""
+    )
+    matched = ", matched by kind and order" if arrived.is_by_kind else ""
+    return (
+        f"it arrives {_ms(arrived.lateness_ps)} later than the others at the collectives"
+        f"{matched}{clocks}, last of all at {arrived.last} of {arrived.meetings}"
+    )
 
 
 _PART_TEXTS = {

@@ -85,6 +85,9 @@ def simulate(
     host_bytes: Annotated[
         int | None, typer.Option(help="Fill each profile up to so many bytes.")
     ] = None,
+    clock_skew_ms: Annotated[
+        float, typer.Option(help="By how much the hosts' clocks are off at most.")
+    ] = 0.0,
     fault: Annotated[
         list[str] | None, typer.Option(help="HOST:KIND, may be repeated; see above.")
     ] = None,
@@ -116,6 +119,7 @@ def simulate(
         noise=noise,
         input_bound=input_bound,
         host_bytes=host_bytes,
+        clock_skew_ms=clock_skew_ms,
     )
     faults = parse_faults(fault or (), hosts)
     if write is not None:

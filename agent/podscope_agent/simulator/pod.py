@@ -8,7 +8,14 @@ from podscope_agent.errors import SimulationError
 from podscope_agent.simulator.devices import DEVICES, Device
 from podscope_agent.simulator.hlo import hlo_proto
 from podscope_agent.simulator.program import Program, choose_size
-from podscope_agent.simulator.timeline import NOISE, SLOW_PARTS, Load, Slowness, Timeline
+from podscope_agent.simulator.timeline import (
+    NOISE,
+    SLOW_PARTS,
+    Load,
+    Slowness,
+    Timeline,
+    standard_normal,
+)
 
 EPOCH_NS: Final = 1_767_258_000_000_000_000
 """Start of step 0 when nothing else is said: 2026-01-01 09:00 UTC."""
@@ -17,12 +24,15 @@ MAX_STEPS: Final = 10_000
 MAX_EVENTS: Final = 55_000_000
 """A trace of that many events still fits into one gRPC message."""
 MAX_HOST_BYTES: Final = 2_000_000_000
+MAX_CLOCK_SKEW_MS: Final = 60_000
 UNLIMITED_PERIOD: Final = 64
 """Steps after which the timings repeat when a capture holds as many steps as fit."""
 
 _INFEED_PS: Final = 20_000_000
 _GAP_PS: Final = 40_000_000
 _LEAD_NS: Final = 1_000_000
+# Tells these random numbers from the timeline's.
+_CLOCKS: Final = 9
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,7 @@ class Pod:
         started_at_ns: Unix time at which step 0 starts.
         name: First part of the hosts' names.
         host_bytes: Size that each profile is filled up to; None: as it comes.
+        clock_skew_ms: By how much the hosts' clocks are off at most, 0 to 60,000.
     """
 
     device: str = "tpu-v5e"
@@ -82,6 +93,7 @@ class Pod:
     started_at_ns: int = EPOCH_NS
     name: str = "sim"
     host_bytes: int | None = None
+    clock_skew_ms: float = 0.0
 
     def __post_init__(self) -> None:
         if self.device not in DEVICES:
@@ -107,11 +119,19 @@ class Pod:
         if not 0 <= self.input_bound <= 0.95:
             msg = f"input-bound {self.input_bound} is not between 0 and 0.95"
             raise SimulationError(msg)
+        if not 0 <= self.clock_skew_ms <= MAX_CLOCK_SKEW_MS:
+            msg = f"clock skew {self.clock_skew_ms} ms is not between 0 and {MAX_CLOCK_SKEW_MS}"
+            raise SimulationError(msg)
 
     @property
     def kind(self) -> Device:
         """The device."""
         return DEVICES[self.device]
+
+    def clock_offset_ns(self, host: int) -> int:
+        """How far the clock of host ``host`` is ahead of the true time; negative: behind."""
+        share = max(-1.0, min(1.0, standard_normal(self.seed, _CLOCKS, host)))
+        return round(share * self.clock_skew_ms * 1e6)
 
     def hostname(self, host: int) -> str:
         """Name that host ``host`` reports."""

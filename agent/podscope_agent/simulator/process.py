@@ -83,7 +83,7 @@ def serve(
 def _arguments(pod: Pod, faults: Mapping[int, Fault]) -> list[str]:
     arguments = ["--hosts", str(pod.hosts), "--device", pod.device, "--steps", str(pod.steps)]
     arguments += ["--seed", str(pod.seed), "--input-bound", str(pod.input_bound)]
-    arguments += ["--noise", str(pod.noise)]
+    arguments += ["--noise", str(pod.noise), "--clock-skew-ms", str(pod.clock_skew_ms)]
     if pod.events is not None:
         arguments += ["--events", str(pod.events)]
     if pod.slow_host is not None:

@@ -39,6 +39,7 @@ def planted_truth(pod: Pod, hosts: Sequence[ServedHost]) -> dict[str, Any]:
             "noise": pod.noise,
             "input_bound": pod.input_bound,
             "host_bytes": pod.host_bytes,
+            "clock_skew_ms": pod.clock_skew_ms,
             "started_at_ns": pod.started_at_ns,
             "peak_teraflops_per_second": kind.peak_tflops,
             "memory_gigabytes_per_second": kind.memory_gbps,
@@ -63,6 +64,7 @@ def planted_truth(pod: Pod, hosts: Sequence[ServedHost]) -> dict[str, Any]:
                 "address": host.address,
                 "fault": None if host.fault is None else host.fault.kind,
                 "is_slow": host.index == pod.slow_host,
+                "clock_offset_ns": pod.clock_offset_ns(host.index),
                 "category_ps": _category_ps(pod, host.index),
             }
             for host in hosts

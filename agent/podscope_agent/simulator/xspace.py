@@ -75,7 +75,7 @@ def record_host(
         planes = [make(pod, host, core, window) for core in range(pod.kind.cores_per_host)]
     planes.append(_metadata_plane(pod, with_hlo=options.enable_hlo_proto))
     planes.append(_host_plane(pod, host, window, options))
-    planes.append(_environment_plane(window, options))
+    planes.append(_environment_plane(window, pod.clock_offset_ns(host), options))
     counts = {plane.name: plane.event_count for plane in planes if plane.event_count}
     xspace = xspace_bytes(planes, pod.hostname(host))
     if pod.host_bytes is not None and counts:
@@ -120,10 +120,12 @@ def mxu_utilization_percent(pod: Pod) -> float:
     return 100 * flops / (seconds * pod.kind.peak_tflops * 1e12)
 
 
-def _environment_plane(window: Window, options: TraceOptions) -> PlaneWriter:
+def _environment_plane(window: Window, clock_offset_ns: int, options: TraceOptions) -> PlaneWriter:
     plane = PlaneWriter("Task Environment")
-    plane.add_stat(plane.uint_stat("profile_start_time", window.start_ns))
-    plane.add_stat(plane.uint_stat("profile_stop_time", window.stop_ns))
+    # All other times are relative to the start, so that the clock shows here alone.
+    start_ns, stop_ns = window.start_ns + clock_offset_ns, window.stop_ns + clock_offset_ns
+    plane.add_stat(plane.uint_stat("profile_start_time", start_ns))
+    plane.add_stat(plane.uint_stat("profile_stop_time", stop_ns))
     if options.encoded:
         plane.add_stat(plane.bytes_stat("profile_options", options.encoded))
     return plane

@@ -55,10 +55,12 @@ def measure(stats: CaptureStats, scope: Scope, groups: Iterable[str]) -> Metrics
 
     Args:
         stats: Of its hosts.
-        scope: Says which hosts are missing.
+        scope: Says which hosts are missing, and what the hosts' clocks show.
         groups: Which fields of ``Metrics`` are wanted; the others stay None.
     """
-    taken: dict[str, Any] = {name: _GROUPS[name](stats) for name in groups if name != "capture"}
+    taken: dict[str, Any] = {name: _GROUPS[name](stats) for name in groups if name in _GROUPS}
+    if "pod" in groups:
+        taken["pod"] = _pod(stats, scope)
     if "capture" in groups:
         taken["capture"] = CaptureMetrics(
             losses=tuple(stats.losses),
@@ -143,10 +145,10 @@ def _host_work(stats: CaptureStats, steps: StepDatabase) -> float | None:
     return work / total if compute > 0 and total > 0 else None
 
 
-def _pod(stats: CaptureStats) -> PodMetrics | None:
+def _pod(stats: CaptureStats, scope: Scope) -> PodMetrics | None:
     if not stats.hosts:
         return None
-    report = compare_hosts(stats)
+    report = compare_hosts(stats, scope.clocks)
     return PodMetrics(len(stats.hosts), report.waiting_ratio, report.stragglers, report.slow_cores)
 
 
@@ -386,7 +388,6 @@ def used_ratio(fact: MemoryFact) -> float:
 
 _GROUPS: Final[Mapping[str, Callable[[CaptureStats], object]]] = {
     "steps": _steps,
-    "pod": _pod,
     "devices": _devices,
     "hosts": _hosts,
 }

@@ -40,7 +40,8 @@ class Collectives:
     Attributes:
         step: Index of the step.
         core_id: Core that took part.
-        id: Tells one collective of a step from another; equal on all cores. 0 on GPUs.
+        id: Tells one collective of a step from another; equal on all cores. On GPUs its kind,
+            see ``collectives.kind_id``; 0 where that is unknown too.
         begin_ps: Picoseconds from the space's base.
         end_ps: Picoseconds from the space's base.
         size_bytes: Bytes that the operation accesses; 0 where unknown.

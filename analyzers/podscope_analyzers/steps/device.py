@@ -5,6 +5,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from podscope_analyzers.collectives import kind_id
 from podscope_analyzers.kernels import factorise, nest, sum_groups
 from podscope_analyzers.op_names import OpCategory, parse_op_name
 from podscope_analyzers.planes import (
@@ -130,7 +131,9 @@ def _stream(line: PreparedLine, core: int) -> StepEvents:
     kind[list(_TRANSFER_KIND)] = list(_TRANSFER_KIND.values())
     copies = kind[types] >= 0
     size = _copied_bytes(columns)[kept]
-    count = int(gathers.sum())
+    metadata, place = np.unique(columns.metadata[kept[gathers]], return_inverse=True)
+    names = line.plane.event_metadata.names
+    kinds = np.array([kind_id(names[int(row)]) for row in metadata], np.int64)
     return StepEvents(
         event_step=step,
         event_type=types,
@@ -138,11 +141,12 @@ def _stream(line: PreparedLine, core: int) -> StepEvents:
         event_end_ps=end,
         collectives=Collectives(
             step=step[gathers],
-            core_id=np.full(count, core, np.int64),
-            id=np.zeros(count, np.int64),
+            core_id=np.full(len(place), core, np.int64),
+            # The tracers of GPUs do not say which is which.
+            id=kinds[place],
             begin_ps=begin[gathers],
             end_ps=end[gathers],
-            size_bytes=np.zeros(count, np.int64),
+            size_bytes=np.zeros(len(place), np.int64),
         ),
         transfer_step=step[copies],
         transfer_kind=kind[types[copies]],

@@ -52,7 +52,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         shown = replace(shown, top_ops=top_ops(stats, stats.host_execution))
         top_ops_place = "host_execution"
     environment = stats.run_environment
-    report = compare_hosts(stats)
+    report = compare_hosts(stats, scope.clocks)
     tables = {
         "steps": overview_steps_table(stats),
         "top_ops": _top_ops_table(shown),

@@ -7,12 +7,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from podscope_analyzers.arrivals import Arrivals, Meetings
 from podscope_analyzers.capture_stats import CaptureStats
-from podscope_analyzers.host_work import host_works
+from podscope_analyzers.host_work import host_meetings, host_works
 from podscope_analyzers.input_pipeline.analysis import step_warnings
 from podscope_analyzers.pod_tables import (
     CATEGORY_COLUMNS,
     PARAMETERS,
+    arrivals_table,
     bottlenecks,
     channels_table,
     collectives_table,
@@ -32,7 +34,7 @@ from podscope_analyzers.stragglers import HostWork, StragglerReport, find_stragg
 
 __all__ = ["PARAMETERS", "VERSION", "analyze", "xprof_json"]
 
-VERSION: Final = 3
+VERSION: Final = 4
 
 MAX_REFERENCE_RECORDS: Final = 200_000
 """Records of steps and cores in the reference's form; at least one step is whole."""
@@ -50,13 +52,15 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         ParameterError: a parameter is no number, or names no host of the capture.
     """
     window = step_window(stats, parameters)
-    works = host_works(stats)
+    met = host_meetings(stats, scope.clocks)
+    works = host_works(stats, met)
     report = find_stragglers(works)
     tables = {
         "steps": steps_table(stats, window),
         "hosts": _hosts_table(works, report),
         "slowest": _slowest_table(stats, report),
         "collectives": collectives_table(stats),
+        "arrivals": arrivals_table(stats, met),
         "channels": channels_table(stats),
         "cores": cores_table(stats),
     }
@@ -80,6 +84,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
                 for index, name in enumerate(CATEGORY_NAMES)
             ],
             "straggler": straggler_json(report),
+            "clocks": _clocks_json(stats, scope, met),
             **{name: table.to_json() for name, table in tables.items()},
         },
         tables=tables,
@@ -98,6 +103,7 @@ def straggler_json(report: StragglerReport) -> dict[str, Any]:
             "slowest_steps": late.slowest_steps,
             "cause": late.cause,
             "evidence": list(late.evidence),
+            "arrival": _arrival_json(late.arrivals),
         }
         for late in report.stragglers
     ]
@@ -119,10 +125,41 @@ def straggler_json(report: StragglerReport) -> dict[str, Any]:
     }
 
 
+def _arrival_json(arrived: Arrivals | None) -> dict[str, Any] | None:
+    if arrived is None:
+        return None
+    return {
+        "lateness_us": arrived.lateness_ps / 1e6,
+        "error_us": arrived.error_ps / 1e6 if arrived.basis == "clocks" else None,
+        "basis": arrived.basis,
+        "matched_by": "kind" if arrived.is_by_kind else "id",
+        "collective_count": arrived.meetings,
+        "last_count": arrived.last,
+    }
+
+
+def _clocks_json(stats: CaptureStats, scope: Scope, met: Meetings | None) -> dict[str, Any] | None:
+    """How well the hosts' clocks are known; None where the capture did not measure them."""
+    known = [scope.clocks[host.host] for host in stats.hosts if host.host in scope.clocks]
+    if not known:
+        return None
+    used = 0 if met is None else int((~np.isnan(met.error_ps)).sum())
+    return {
+        "host_count": len(known),
+        "used_host_count": used,
+        "largest_error_us": max(clock.error_ns for clock in known) / 1e3,
+        "apart_us": (
+            max(clock.offset_ns for clock in known) - min(clock.offset_ns for clock in known)
+        )
+        / 1e3,
+    }
+
+
 def _hosts_table(works: list[HostWork], report: StragglerReport) -> Table:
     late = {straggler.host: straggler.lateness_ps / 1e6 for straggler in report.stragglers}
     slowest = Counter(step.host for step in report.steps if step is not None)
 
+    arrived = [work.arrivals for work in works]
     shape = (len(works), len(works[0].total_ps) if works else 0)
     total = np.array([work.total_ps for work in works], np.int64).reshape(shape)
     is_there = total >= 0
@@ -143,6 +180,11 @@ def _hosts_table(works: list[HostWork], report: StragglerReport) -> Table:
         *(typical([work.parts_ps[part] for work in works]) for part in _PARTS),
         [slowest[work.host] for work in works],
         [work.host in late for work in works],
+        [None if one is None else one.lateness_ps / 1e6 for one in arrived],
+        [None if one is None or one.basis != "clocks" else one.error_ps / 1e6 for one in arrived],
+        [None if one is None else one.basis for one in arrived],
+        [None if one is None else one.last for one in arrived],
+        [None if one is None else one.meetings for one in arrived],
     ]
     rows = list(zip(*columns, strict=True))
     return Table(
@@ -155,6 +197,11 @@ def _hosts_table(works: list[HostWork], report: StragglerReport) -> Table:
             *(Column(f"{part}_us", f"Median {part}", "number", "us") for part in _PARTS),
             Column("slowest_steps", "Steps in which it is the slowest", "integer"),
             Column("is_straggler", "The others wait for it", "boolean"),
+            Column("arrival_lateness_us", "Arrives later at collectives", "number", "us"),
+            Column("arrival_error_us", "Error of the clocks", "number", "us"),
+            Column("arrival_basis", "Told by", "string"),
+            Column("last_arrivals", "Collectives at which it is last", "integer"),
+            Column("collective_count", "Collectives with other hosts", "integer"),
         ),
         rows=rows,
     )

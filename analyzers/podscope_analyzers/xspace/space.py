@@ -473,6 +473,15 @@ class XSpace:
             raise XSpaceError(problem, offset=0)
         return base
 
+    @property
+    def unix_base_ns(self) -> int | None:
+        """Unix time of the zero of all times, by the host's clock; None where nothing says it."""
+        if self.base_ns:
+            return self.base_ns
+        environment = self.plane("Task Environment")
+        started = environment.stats.get("profile_start_time") if environment else None
+        return started if isinstance(started, int) and 0 < started < 2**62 else None
+
     def count_metadata(self, counts: list[int], span: Span, plane: str | None) -> None:
         """Counts metadata entries of a plane, events' and stats', against the caps of the space.
 

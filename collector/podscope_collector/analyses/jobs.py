@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from podscope_analyzers.capture_stats import CaptureStats
+from podscope_analyzers.clocks import HostClock
 from podscope_analyzers.partials import PARTS, HostPartial
 from podscope_analyzers.pipeline import analyze_host, combine, run_on_stats
 from podscope_analyzers.registry import TOOLS, Tool
@@ -74,8 +75,18 @@ def reduce_stored_capture(
     partials: Sequence[tuple[str, str]],
     missing: Sequence[tuple[str, str]],
     max_inline_bytes: int,
+    clocks: Sequence[tuple[str, int, int]] = (),
 ) -> dict[str, Any]:
     """Make the results of all hosts together out of their stored partials.
+
+    Args:
+        storage_root: As in the settings.
+        session: Folder of the capture.
+        capture_id: For the results.
+        partials: Host and file of each.
+        missing: Host and reason of each that is in none of them.
+        max_inline_bytes: Larger results go to storage.
+        clocks: Host, offset and error of each clock that was measured, nanoseconds.
 
     Returns:
         ``summary``, ``pod_viewer_rows`` and ``results``, ready for the database.
@@ -86,6 +97,7 @@ def reduce_stored_capture(
         session=session,
         capture=capture_id,
         missing_hosts=[MissingHost(host, reason) for host, reason in missing],
+        clocks={host: HostClock(offset_ns, error_ns) for host, offset_ns, error_ns in clocks},
     )
     tools = _Results([HostPartial.from_bytes(storage.read(path)) for _, path in partials], scope)
     pod = tools.of(TOOLS["pod_viewer"])

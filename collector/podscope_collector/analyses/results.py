@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from podscope_analyzers.clocks import HostClock
 from podscope_analyzers.partials import HostPartial
 from podscope_analyzers.pipeline import run_tool, run_tool_xprof
 from podscope_analyzers.registry import TOOLS, Tool
@@ -140,11 +141,13 @@ def _load(runtime: Runtime, question: Question) -> tuple[list[HostPartial], Scop
         capture = find_capture(session, question.capture_id)
         stored = services.partials_of(session, question.capture_id, question.host or None)
         missing = [] if question.host else services.missing_hosts(session, question.capture_id)
+        clocks = [] if question.host else services.clocks_of(session, question.capture_id)
     scope = Scope(
         hosts=[host for host, _ in stored],
         session=capture.session,
         capture=str(capture.id),
         missing_hosts=[MissingHost(host, reason) for host, reason in missing],
+        clocks={name: HostClock(offset_ns, error_ns) for name, offset_ns, error_ns in clocks},
     )
     partials = [HostPartial.from_bytes(runtime.storage.read(path)) for _, path in stored]
     parts = question.tool.parts

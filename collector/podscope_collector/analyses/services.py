@@ -215,6 +215,20 @@ def partials_of(
     return [(name, file) for name, file in session.execute(query)]
 
 
+def clocks_of(session: Session, capture_id: uuid.UUID) -> list[tuple[str, int, int]]:
+    """Of every host whose clock was measured its name, the offset and its error, nanoseconds."""
+    rows = session.execute(
+        select(CaptureHost.host, CaptureHost.clock_offset_ns, CaptureHost.clock_error_ns)
+        .where(CaptureHost.capture_id == capture_id, CaptureHost.clock_offset_ns.is_not(None))
+        .order_by(CaptureHost.position)
+    )
+    return [
+        (host, offset, error)
+        for host, offset, error in rows
+        if offset is not None and error is not None
+    ]
+
+
 def missing_hosts(session: Session, capture_id: uuid.UUID) -> list[tuple[str, str]]:
     """Hosts that were asked for and are in no result, with the reason's code."""
     rows = session.scalars(

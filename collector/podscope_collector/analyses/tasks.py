@@ -143,6 +143,7 @@ def _reduce_capture(runtime: Runtime, lease: Lease) -> None:
         folder = capture.session if capture is not None else ""
         partials = services.partials_of(session, capture_id)
         missing = services.missing_hosts(session, capture_id)
+        clocks = services.clocks_of(session, capture_id)
     try:
         if not partials:
             message = "no host could be analysed; see the hosts for the reasons"
@@ -155,6 +156,7 @@ def _reduce_capture(runtime: Runtime, lease: Lease) -> None:
                 "capture_id": str(capture_id),
                 "partials": partials,
                 "missing": missing,
+                "clocks": clocks,
                 "max_inline_bytes": runtime.settings.max_inline_result_bytes,
             },
             runtime.settings.analysis_timeout,

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from podscope_analyzers.stragglers import HostWork, find_stragglers, lateness
+from podscope_analyzers.lateness import lateness
+from podscope_analyzers.stragglers import HostWork, find_stragglers
 
 MS = 1_000_000_000
 STEPS = 20

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from podscope_agent.simulator import Pod, build_xspace
+from podscope_analyzers.clocks import HostClock
 from podscope_analyzers.pipeline import analyze_host, run_tool
 from podscope_analyzers.registry import TOOLS
 from podscope_analyzers.result import MissingHost, Scope
@@ -47,3 +48,25 @@ def test_stored_results_have_the_advice_and_losses_of_the_tools(tmp_path: Path) 
     codes = {advice["code"] for advice in bodies["overview_page"]["advice"]}
     assert {"input_bound", "straggler"} <= codes
     assert [advice["code"] for advice in bodies["input_pipeline_analyzer"]["advice"]]
+
+
+def test_clocks_that_the_capture_measured_reach_the_results(tmp_path: Path) -> None:
+    pod = Pod(device="tpu-v5e", hosts=2, steps=6, seed=3, slow_host=1, clock_skew_ms=2000)
+    storage = Storage(str(tmp_path))
+    stored = []
+    for n, name in enumerate(NAMES):
+        storage.put_xspace(SESSION, name, build_xspace(pod, n))
+        found = analyze_stored_host(str(tmp_path), SESSION, name, "id", INLINE)
+        stored.append((name, found["partial_file"]))
+    clocks = [(name, pod.clock_offset_ns(n), 10_000) for n, name in enumerate(NAMES)]
+    reduced = reduce_stored_capture(str(tmp_path), SESSION, "id", stored, [], INLINE, clocks)
+    hosts = [analyze_host(build_xspace(pod, n), name) for n, name in enumerate(NAMES)]
+    scope = Scope(
+        hosts=list(NAMES),
+        session=SESSION,
+        capture="id",
+        clocks={name: HostClock(offset_ns, error_ns) for name, offset_ns, error_ns in clocks},
+    )
+    body = _bodies(reduced)["pod_viewer"]
+    assert body == json.loads(json.dumps(run_tool("pod_viewer", hosts, scope).to_json()))
+    assert body["result"]["straggler"]["stragglers"][0]["arrival"]["basis"] == "clocks"
