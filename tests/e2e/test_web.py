@@ -286,6 +286,30 @@ def test_the_pod_viewer_names_the_slow_host_and_walks_the_steps(
     assert table.locator("tbody tr").count() == HOSTS
 
 
+def test_the_pod_viewer_shows_devices_by_chip_and_who_arrives_late(
+    watched: Watched, captured: str
+) -> None:
+    told = result(watched.origin, captured, "pod_viewer")
+    hosts = rows(told["hosts"])
+    page = watched.open(f"/captures/{captured}/pod_viewer?colour=input")
+    grid = page.get_by_test_id("devices")
+    grid.wait_for()
+    count = sum(not core["is_sparse_core"] for core in rows(told["cores"]))
+    said = grid.locator("svg").get_attribute("aria-label") or ""
+    assert said.startswith(f"{count} devices of {HOSTS} hosts at step ")
+    assert "input, share of the step" in said
+    page.get_by_role("button", name="Show as table: devices").click()
+    table = page.locator(".table-scroll.short table")
+    assert table.locator("tbody tr").count() == HOSTS
+    arrivals = page.get_by_role("region", name="Arrival at the collectives")
+    first = arrivals.locator("tbody tr").first
+    latest = max(hosts, key=lambda row: row["arrival_lateness_us"])
+    assert first.locator("td").first.inner_text() == latest["host"]
+    assert f"{latest['last_arrivals']} of {latest['collective_count']}" in first.inner_text()
+    first.click()
+    page.wait_for_url(re.compile(f"host={re.escape(quote_plus(latest['host']))}"))
+
+
 def test_a_request_that_is_wrong_is_refused_in_the_dialog(watched: Watched, captured: str) -> None:
     page = watched.open("/captures?new=1")
     page.get_by_label("Targets").fill("w-0")

@@ -2,7 +2,7 @@
 import type { ToolResult } from "../api/types";
 import type { Category } from "./categories";
 import { median, readSteps, type StepRow } from "./steps";
-import { fieldsOf, numberOf, textOf } from "./tables";
+import { fieldsOf, numberOf, records, textOf } from "./tables";
 
 /** One host, or one core of it, in one step. */
 export interface Unit {
@@ -113,4 +113,64 @@ export function lateHosts(result: ToolResult): LateHost[] {
       },
     ];
   });
+}
+
+/** How late one host comes to the collectives in which it meets the others. */
+export interface HostArrival {
+  readonly host: string;
+  readonly latenessMs: number;
+  /** Of the clocks; null where no clock was needed. */
+  readonly errorMs: number | null;
+  readonly last: number;
+  readonly collectives: number;
+}
+
+/** Hosts that met others, the latest first. */
+export function hostArrivals(result: ToolResult): HostArrival[] {
+  return records(result.result["hosts"])
+    .flatMap((row): HostArrival[] => {
+      const lateness = numberOf(row["arrival_lateness_us"]);
+      const host = textOf(row["host"]);
+      if (lateness === null || host === null) return [];
+      const error = numberOf(row["arrival_error_us"]);
+      return [{ host, latenessMs: lateness / 1e3, errorMs: error === null ? null : error / 1e3, last: numberOf(row["last_arrivals"]) ?? 0, collectives: numberOf(row["collective_count"]) ?? 0 }];
+    })
+    .sort((a, b) => b.latenessMs - a.latenessMs);
+}
+
+/** Where a core sits: its host's row, its place in the row. */
+export interface DeviceGrid {
+  /** By the first chip of each, as the pod counts them. */
+  readonly hosts: readonly string[];
+  /** Chips of a host and their cores, `0` or `0.1`. */
+  readonly columns: readonly string[];
+  /** Core id by host and column. */
+  readonly cores: ReadonlyMap<string, string>;
+  /** Whether the tracer told each chip's number in the pod. */
+  readonly isOrdered: boolean;
+}
+
+export const gridKey = (host: string, column: string): string => `${host}\n${column}`;
+
+/** The cores of the hosts, chip by chip; null where the tracer tells no chips. SparseCores are left out. */
+export function deviceGrid(result: ToolResult): DeviceGrid | null {
+  const rows = records(result.result["cores"]).filter((row) => row["is_sparse_core"] !== true && textOf(row["host"]) !== null);
+  if (rows.length < 2) return null;
+  const perChip = rows.some((row) => (numberOf(row["core_on_chip"]) ?? 0) > 0);
+  const first = new Map<string, number>();
+  const cores = new Map<string, string>();
+  const columns = new Map<string, number>();
+  const isOrdered = rows.every((row) => numberOf(row["global_chip_id"]) !== null);
+  for (const row of rows) {
+    const host = textOf(row["host"]) ?? "";
+    const [chip, core] = [numberOf(row["local_chip_id"]) ?? 0, numberOf(row["core_on_chip"]) ?? 0];
+    const column = perChip ? `${chip}.${core}` : String(chip);
+    columns.set(column, chip * 1000 + core);
+    cores.set(gridKey(host, column), String(row["core_id"]));
+    first.set(host, Math.min(first.get(host) ?? Infinity, numberOf(row["global_chip_id"]) ?? numberOf(row["core_id"]) ?? 0));
+  }
+  // Two cores in one place: the chips' numbers say nothing.
+  if (cores.size < rows.length) return null;
+  const ordered = (map: ReadonlyMap<string, number>): string[] => [...map].sort(([a, x], [b, y]) => x - y || (a < b ? -1 : 1)).map(([key]) => key);
+  return { hosts: ordered(first), columns: ordered(columns), cores, isOrdered };
 }

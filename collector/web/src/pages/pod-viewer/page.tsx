@@ -16,7 +16,9 @@ import { type LateHost, lateHosts, overMedian, podSteps, type PodSteps, type Uni
 import { mean, median } from "../../tools/steps";
 import { parameter, setQuery, withQuery } from "../../url";
 import type { ToolViewProps } from "../tool/page";
+import { ArrivalsPanel } from "./arrivals";
 import { HostCard } from "./card";
+import { DevicesPanel } from "./devices";
 
 const MAX_COLUMNS = 64;
 const OUTLIER_RATIO = 0.06;
@@ -113,7 +115,9 @@ export function PodViewerPage({ result, capture }: ToolViewProps) {
           ) : (
             <Many units={units} step={step} host={host} late={late} byCore={byCore} />
           )}
+          <DevicesPanel result={result} pod={pod} step={step} host={host} late={late.map((candidate) => candidate.host)} />
           {pod.hosts.length <= MAX_COLUMNS && pod.hosts.length > 1 && <Matrix pod={pod} step={step} host={host} late={late} />}
+          <ArrivalsPanel result={result} host={host} />
         </div>
         <div class="stack">
           {units.length > MAX_COLUMNS && <Outliers units={pod.units.get(step) ?? []} host={host} />}
