@@ -5,7 +5,8 @@ from typing import Final
 
 from podscope_analyzers.advice.measure import measure
 from podscope_analyzers.advice.metrics import Metrics
-from podscope_analyzers.advice.rules import RULES, Rule
+from podscope_analyzers.advice.rules.rule import Rule
+from podscope_analyzers.advice.rules.table import RULES
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.result import Advice, Scope
 
