@@ -19,7 +19,7 @@ from podscope_analyzers.collectives import is_collective_name, is_runtime_collec
 from podscope_analyzers.input_waits import input_waits_ps
 from podscope_analyzers.intervals import Int64s, Union, join, union
 from podscope_analyzers.kernels import natural_order
-from podscope_analyzers.kernels.steps import outermost_within
+from podscope_analyzers.kernels.steps import sum_outermost
 from podscope_analyzers.op_names import PYTHON_FRAME
 from podscope_analyzers.planes import HOST_PLANE
 from podscope_analyzers.prepared import PreparedSpace
@@ -208,15 +208,10 @@ def _phases(
             step, marker = _markers(start, end, rows, is_named, begin_ps, end_ps)
             first, limit = marker + 1, end_ps[step]
             last = np.searchsorted(start, limit, side="left")
-            below, at = outermost_within(start, end, first, last, limit)
-            kind = rows[below]
-            found.append((code_of_row[kind], step[at], end[below] - start[below]))
-            feeding = np.concatenate(
-                [
-                    below[is_input[kind]],
-                    _within(np.flatnonzero(is_pipe[rows]), end, first, last, limit),
-                ]
-            )
+            below = sum_outermost(start, end, rows, is_input, (first, last, limit))
+            found.append((code_of_row[below.kind], step[below.around], below.time_ps))
+            pipes = _within(np.flatnonzero(is_pipe[rows]), end, first, last, limit)
+            feeding = np.concatenate([below.shown, pipes])
             fed.append((start[feeding], end[feeding]))
     table = list(codes)
     code, step_of, length = (
@@ -264,8 +259,9 @@ def _markers(
     """The steps whose markers are on this thread, and the index of each one's marker."""
     steps, markers = [], []
     index = np.searchsorted(start, begin_ps, side="left")
-    for step, first in enumerate(index.tolist()):
-        last = first
+    known = np.append(start, np.iinfo(np.int64).max)[index] == begin_ps
+    for step in np.flatnonzero(known).tolist():
+        last = int(index[step])
         while last < len(start) and start[last] == begin_ps[step]:
             if end[last] == end_ps[step] and is_named[rows[last]]:
                 steps.append(step)

@@ -247,11 +247,16 @@ class Forest:
         empty = np.zeros(0, np.int64)
         return self._stats.get(name, Marks(empty, empty))
 
-    def name(self, node: int) -> str:
-        """Name of a node's event."""
-        at = int(np.searchsorted(self._bases, node, side="right")) - 1
-        line = self.lines[at]
-        return line.names[int(line.metadata()[node - line.base])]
+    def names(self, nodes: Int64s) -> list[str]:
+        """Names of some nodes' events."""
+        found = [""] * len(nodes)
+        line_of = np.searchsorted(self._bases, nodes, side="right") - 1
+        for at in np.unique(line_of).tolist():
+            line, own = self.lines[at], np.flatnonzero(line_of == at)
+            rows = line.metadata()[nodes[own] - line.base]
+            for place, row in zip(own.tolist(), rows.tolist(), strict=True):
+                found[place] = line.names[row]
+        return found
 
     def connect(self, parents: Int64s, children: Int64s) -> None:
         """Adds edges across lines, both of shape (k,)."""

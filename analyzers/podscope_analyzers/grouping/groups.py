@@ -187,10 +187,9 @@ class Groups:
             if not len(marks.events) or not len(missing):
                 continue
             holders = self._holders(missing, marks.events)
-            for g, holder in zip(missing, holders, strict=True):
-                if holder >= 0:
-                    at = np.searchsorted(marks.events, holder)
-                    numbers[int(g)] = str(int(marks.values[at]))
+            values = marks.values[np.searchsorted(marks.events, holders[holders >= 0])]
+            for g, value in zip(missing[holders >= 0].tolist(), values.tolist(), strict=True):
+                numbers[g] = str(value)
         graph_types = [""] * len(self)
         if forest.graph_types:
             nodes = np.array(sorted(forest.graph_types), np.int64)
@@ -198,15 +197,14 @@ class Groups:
             for g, holder in zip(every, self._holders(every, nodes), strict=True):
                 if holder >= 0:
                     graph_types[int(g)] = forest.graph_types[int(holder)]
-        named = self.named
-        names = []
-        for g in range(len(self)):
-            title = graph_types[g]
-            if not title and named[g]:
-                title = forest.name(int(self.root[g]))
-            number = numbers[g] or str(g)
-            names.append(f"{title} {number}" if title else number)
-        return names
+        titles = list(graph_types)
+        named = np.flatnonzero(self.named)
+        for g, name in zip(named.tolist(), forest.names(self.root[named]), strict=True):
+            titles[g] = titles[g] or name
+        return [
+            f"{title} {number or g}" if title else number or str(g)
+            for g, (title, number) in enumerate(zip(titles, numbers, strict=True))
+        ]
 
     def _holders(self, groups: Int64s, nodes: Int64s) -> Int64s:
         """Of every group, the nearest of some nodes around its root; -1 for none."""

@@ -1,9 +1,18 @@
 """Kernels on the steps of hosts."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from podscope_analyzers.kernels.compiled import kernel
-from podscope_analyzers.kernels.spans import Bools, Int64s, check_lengths, writable_int64s
+from podscope_analyzers.kernels.spans import (
+    Bools,
+    Int32s,
+    Int64s,
+    check_lengths,
+    writable_int32s,
+    writable_int64s,
+)
 
 
 @kernel("void(i8[::1], i8[::1], i8[::1], i8[::1], i8[::1])")
@@ -58,58 +67,106 @@ def overlap_by_offset(begin: Int64s, end: Int64s, other_begin: Int64s, other_end
     return overlap
 
 
-@kernel("i8(i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1])")
-def _outermost_within(
+@kernel(
+    "i8(i8[::1], i8[::1], i4[::1], b1[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1],"
+    " i8[::1], i8[::1], i8[::1])"
+)
+def _sum_outermost(
     start: Int64s,
     end: Int64s,
+    kind: Int32s,
+    is_shown: Bools,
     first: Int64s,
     last: Int64s,
     limit: Int64s,
-    found: Int64s,
+    latest_sum: Int64s,
     around: Int64s,
+    sum_kind: Int64s,
+    time_ps: Int64s,
+    shown: Int64s,
+    report: Int64s,
 ) -> int:
-    count = 0
+    sums = 0
+    shows = 0
     for at in range(first.size):
+        first_sum = sums
         is_first = True
         latest = 0
         for i in range(first[at], last[at]):
             if end[i] > limit[at]:
                 continue
             if is_first or start[i] >= latest:
-                if count < found.size:
-                    found[count] = i
-                    around[count] = at
-                count += 1
+                of = latest_sum[kind[i]]
+                if of < first_sum:
+                    of = sums
+                    latest_sum[kind[i]] = of
+                    sums += 1
+                if of < time_ps.size:
+                    around[of] = at
+                    sum_kind[of] = kind[i]
+                    time_ps[of] += end[i] - start[i]
+                if is_shown[kind[i]]:
+                    if shows < shown.size:
+                        shown[shows] = i
+                    shows += 1
             # A long span may outlive later, shorter ones: compare with the latest end so far.
             latest = end[i] if is_first else max(latest, end[i])
             is_first = False
-    return count
+    report[0] = shows
+    return sums
 
 
-def outermost_within(
-    start_ps: Int64s, end_ps: Int64s, first: Int64s, last: Int64s, limit_ps: Int64s
-) -> tuple[Int64s, Int64s]:
-    """Of some ranges of spans, those that end in time and lie in none before them.
+@dataclass(frozen=True)
+class OutermostSums:
+    """Times of the outermost spans of some ranges by kind.
+
+    Attributes:
+        around: The range of every sum, shape (k,).
+        kind: Of its spans, shape (k,).
+        time_ps: Their durations together, shape (k,).
+        shown: The outermost spans of the kinds that are to be shown, shape (s,).
+    """
+
+    around: Int64s
+    kind: Int64s
+    time_ps: Int64s
+    shown: Int64s
+
+
+def sum_outermost(
+    start_ps: Int64s,
+    end_ps: Int64s,
+    kind: Int32s,
+    is_shown: Bools,
+    ranges: tuple[Int64s, Int64s, Int64s],
+) -> OutermostSums:
+    """Sums the spans of some ranges that end in time and lie in none before them.
 
     Args:
         start_ps: Of every span, ascending, shape (n,).
         end_ps: Shape (n,).
-        first: First span of each range, shape (m,).
-        last: The one behind its last, at most n, shape (m,).
-        limit_ps: Latest end that counts in each range, shape (m,).
-
-    Returns:
-        The spans, and the range that each was found in; both of shape (k,).
+        kind: Of every span, shape (n,).
+        is_shown: Of every kind, whether its spans are wanted one by one, shape (m,).
+        ranges: First span of each range, the one behind its last, at most n, and the latest end
+            that counts; all of shape (r,).
     """
-    check_lengths(start_ps, end_ps)
-    check_lengths(first, last, limit_ps)
-    start, end = writable_int64s(start_ps), writable_int64s(end_ps)
-    ranges = writable_int64s(first), writable_int64s(last), writable_int64s(limit_ps)
-    nothing = np.zeros(0, np.int64)
-    count = _outermost_within(start, end, *ranges, nothing, nothing)
-    found, around = np.empty(count, np.int64), np.empty(count, np.int64)
-    _outermost_within(start, end, *ranges, found, around)
-    return found, around
+    check_lengths(start_ps, end_ps, kind)
+    check_lengths(*ranges)
+    spans = writable_int64s(start_ps), writable_int64s(end_ps), writable_int32s(kind)
+    first, last, limit = (writable_int64s(each) for each in ranges)
+    shows = np.require(is_shown, np.bool_, ["C", "W"])
+    report = np.zeros(1, np.int64)
+    sums, shown = (np.zeros((3, 0), np.int64), np.zeros(0, np.int64))
+    # Once to count.
+    for _ in range(2):
+        seen = np.full(len(is_shown), -1, np.int64)
+        count = _sum_outermost(
+            *spans, shows, first, last, limit, seen, sums[0], sums[1], sums[2], shown, report
+        )
+        if count == len(sums[0]):
+            break
+        sums, shown = np.zeros((3, count), np.int64), np.empty(report[0], np.int64)
+    return OutermostSums(sums[0], sums[1], sums[2], shown)
 
 
 @kernel("void(i8[::1], i8[::1], i8, i8[::1], i8[::1], i8[:, ::1], b1[:, ::1], i8[::1], i8[::1])")

@@ -25,6 +25,7 @@ from podscope_analyzers.plane_views import (
 from podscope_analyzers.step_times import StepTimes
 
 Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 STAGE_ID: Final = "_ipl_stage_id"
 STAGE_CATEGORY: Final = "_ipl_stage_cat"
@@ -133,6 +134,12 @@ def _ids(metadata: MetadataTable) -> Int64s:
     return np.concatenate([stored, [0], last + 1 + np.arange(added)])
 
 
+def _is_eager(line: OpLine) -> Bools:
+    """Which notable events ran eagerly, or which of all where the line does not tell these."""
+    is_eager: Bools = line.is_eager == 1
+    return is_eager if line.notable is None else is_eager[line.notable.events]
+
+
 def _activities(
     line: OpLine, keys: tuple[Int64s, Int64s], table: _OpTable, of_text: dict[str, int]
 ) -> _Activities:
@@ -141,16 +148,15 @@ def _activities(
     distinct, index = keys
     row_of_key = np.fromiter((table.rows.get(k, -1) for k in distinct.tolist()), np.int64)
     row = row_of_key[index]
-    is_eager = line.is_eager == 1
-    if line.notable is not None:
-        is_eager = is_eager[line.notable.events]
     events = np.flatnonzero(row >= 0)
     start, duration = columns.start_ps, columns.duration_ps
     tf_op = columns.stat("tf_op")
     if not tf_op.present().any():
-        # Most lines have no operations, and then nobody wants to know their steps.
-        step = notable_steps(line)[events] if len(events) else events
-        return _Activities(row[events], start[events], duration[events], step, is_eager[events])
+        if not len(events):
+            # Most lines have no operations, and then nobody wants to know their steps.
+            return _Activities(events, events, events, events, np.zeros(0, np.bool_))
+        step, is_eager = notable_steps(line)[events], _is_eager(line)[events]
+        return _Activities(row[events], start[events], duration[events], step, is_eager)
     codes, texts = tf_op.strings()
     # After the event itself comes the operation that its stat names.
     op_row = np.full(len(texts) + 1, -1, np.int64)
@@ -169,7 +175,7 @@ def _activities(
         start[both],
         duration[both],
         notable_steps(line)[both],
-        np.concatenate([is_eager[events], np.zeros(len(also), np.bool_)])[order],
+        np.concatenate([_is_eager(line)[events], np.zeros(len(also), np.bool_)])[order],
     )
 
 

@@ -79,7 +79,7 @@ class StepEvents:
         found: Int64s = np.unique(
             np.concatenate(
                 [
-                    np.unique(ids)
+                    _distinct(ids)
                     for ids in (
                         self.marker_step,
                         self.event_step,
@@ -126,6 +126,11 @@ class StepEvents:
             work=self.work[works],
             work_feeds_ps=self.work_feeds_ps[works],
         )
+
+
+def _distinct(ids: Int64s) -> Int64s:
+    """Ids without repeats; those of events, which come in runs, in a fraction of a sort's time."""
+    return np.unique(ids[np.flatnonzero(np.append(True, ids[1:] != ids[:-1])[: len(ids)])])
 
 
 _SPECIAL = frozenset({"names", "collectives", "core_category", "categories"})

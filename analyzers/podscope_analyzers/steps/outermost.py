@@ -109,11 +109,15 @@ class _Thread:
             level,
             is_inner,
         )
-        count = len(outer.events)
-        step, begin, finish, deep = (np.empty(count, np.int64) for _ in range(4))
-        deep_level = np.empty(count, np.int32)
+        marker = np.flatnonzero((groups >= 0) & (kind == MARKER))
+        event = np.flatnonzero((groups >= 0) & (kind < MARKER) & ~is_inner)
+        # The others are written behind them: most events are these.
+        own, count = len(event), len(event) + len(outer.events)
+        step, begin, finish = (np.empty(count, np.int64) for _ in range(3))
+        step[:own], begin[:own], finish[:own] = groups[event], start[event], end[event]
+        deep, deep_level = np.empty(count, np.int64), np.empty(count, np.int32)
         report = np.zeros(1, np.int64)
-        found = take_outer(
+        count = own + take_outer(
             groups,
             level,
             outer.parent,
@@ -121,29 +125,40 @@ class _Thread:
             outer.duration_ps,
             depth,
             moments,
-            step,
-            begin,
-            finish,
+            step[own:],
+            begin[own:],
+            finish[own:],
             deep,
             deep_level,
             report,
         )
         deep, deep_level = deep[: report[0]], deep_level[: report[0]]
         inner = self.source.inner_spans(self.sifted, deep, deep_level, depth, moments)
-        inner_step = groups[outer.parent[deep[inner.outer]]]
-        marker = np.flatnonzero((groups >= 0) & (kind == MARKER))
-        event = np.flatnonzero((groups >= 0) & (kind < MARKER) & ~is_inner)
-        compute = np.full(found + len(inner_step), EventType.HOST_COMPUTE, np.uint8)
-        return StepEvents(
+        types = np.full(count, EventType.HOST_COMPUTE, np.uint8)
+        types[:own] = kind[event]
+        found = StepEvents(
             marker_step=groups[marker].astype(np.int64),
             marker_core=np.full(len(marker), HOST_MARKER, np.int64),
             marker_begin_ps=start[marker],
             marker_duration_ps=end[marker] - start[marker],
-            event_step=np.concatenate([groups[event], step[:found], inner_step]),
-            event_type=np.concatenate([kind[event], compute]),
-            event_begin_ps=np.concatenate([start[event], begin[:found], inner.start_ps]),
-            event_end_ps=np.concatenate([end[event], finish[:found], inner.end_ps]),
+            event_step=step[:count],
+            event_type=types,
+            event_begin_ps=begin[:count],
+            event_end_ps=finish[:count],
             names=self.names,
+        )
+        if not len(inner.outer):
+            return found
+        return unite(
+            [
+                found,
+                StepEvents(
+                    event_step=groups[outer.parent[deep[inner.outer]]].astype(np.int64),
+                    event_type=np.full(len(inner.outer), EventType.HOST_COMPUTE, np.uint8),
+                    event_begin_ps=inner.start_ps,
+                    event_end_ps=inner.end_ps,
+                ),
+            ]
         )
 
 

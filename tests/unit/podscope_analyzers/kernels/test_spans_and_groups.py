@@ -12,7 +12,7 @@ from podscope_analyzers.kernels import (
     union,
     union_length,
 )
-from podscope_analyzers.kernels.steps import outermost_within, overlap_by_offset
+from podscope_analyzers.kernels.steps import overlap_by_offset, sum_outermost
 from podscope_analyzers.step_annotations import outermost
 
 Span = tuple[int, int]
@@ -207,19 +207,27 @@ _ranges = st.lists(
 
 
 @given(spans=_spans, ranges=_ranges)
-def test_the_outermost_of_ranges_are_those_of_each_range(
+def test_sums_of_ranges_are_of_the_outermost_spans_of_each(
     spans: list[Span], ranges: list[tuple[int, int, int]]
 ) -> None:
     start, duration = _arrays(_natural(spans))
     end = start + duration
     first, last, limit = np.array(ranges, np.int64).reshape(-1, 3).T
     last = np.minimum(last, len(spans))
-    expected = []
+    kind = np.arange(len(spans), dtype=np.int32) % 3
+    is_shown = np.array([False, True, False])
+    expected: dict[tuple[int, int], int] = {}
+    shown: list[int] = []
     for at, (low, high, latest) in enumerate(zip(first, last, limit, strict=True)):
         inside = np.arange(low, high)
         inside = inside[end[inside] <= latest]
-        expected += [(i, at) for i in inside[outermost(start[inside], end[inside])].tolist()]
+        for i in inside[outermost(start[inside], end[inside])].tolist():
+            expected[at, int(kind[i])] = expected.get((at, int(kind[i])), 0) + int(duration[i])
+            shown += [i] * bool(is_shown[kind[i]])
 
-    found, around = outermost_within(start, end, first, last, limit)
+    sums = sum_outermost(start, end, kind, is_shown, (first, last, limit))
 
-    assert list(zip(found.tolist(), around.tolist(), strict=True)) == expected
+    keys = zip(sums.around.tolist(), sums.kind.tolist(), strict=True)
+    assert dict(zip(keys, sums.time_ps.tolist(), strict=True)) == expected
+    assert len(sums.around) == len(expected)
+    assert sums.shown.tolist() == shown
