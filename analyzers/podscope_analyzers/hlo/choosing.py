@@ -6,11 +6,17 @@ from typing import Final
 
 from podscope_analyzers.errors import ParameterError
 from podscope_analyzers.hlo.programs import Program, Programs
+from podscope_analyzers.result import Column, Table
 from podscope_protos.v1 import hlo_pb2
 
 _MAX_DIGITS: Final = 20
 _MAX_COMPARED: Final = 5_000
 _SHOWN: Final = 80
+_PROGRAM_COLUMNS: Final = (
+    Column("program", "Program", "string"),
+    Column("program_id", "Program id", "string"),
+    Column("hlo_bytes", "HLO proto", "integer", "bytes"),
+)
 
 
 def chosen_program(
@@ -55,6 +61,14 @@ def chosen_program(
             raise ParameterError(msg)
     largest = programs.largest()
     return None if largest is None else programs.get(largest)
+
+
+def program_table(programs: Programs) -> Table:
+    """The programs that there are to choose from, the largest first."""
+    titles = programs.titles()
+    order = sorted(titles, key=programs.size_bytes, reverse=True)
+    # Ids are unsigned 64-bit numbers, which JSON readers round.
+    return Table(_PROGRAM_COLUMNS, [[titles[i], str(i), programs.size_bytes(i)] for i in order])
 
 
 Node = hlo_pb2.HloInstructionProto | hlo_pb2.HloComputationProto

@@ -9,7 +9,8 @@ import numpy as np
 
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.errors import ParameterError
-from podscope_analyzers.hlo.choosing import chosen_program, required_node
+from podscope_analyzers.hlo.choosing import chosen_program, program_table, required_node
+from podscope_analyzers.hlo.custom_calls import custom_call_text
 from podscope_analyzers.hlo.generic_analysis import generic_analysis
 from podscope_analyzers.hlo.graph.dot import dot_text
 from podscope_analyzers.hlo.graph.neighbourhood import (
@@ -21,10 +22,11 @@ from podscope_analyzers.hlo.graph.neighbourhood import (
 from podscope_analyzers.hlo.graph.scene import Scene, scene
 from podscope_analyzers.hlo.graph.svg import svg_page
 from podscope_analyzers.hlo.instructions import Instruction
-from podscope_analyzers.hlo.programs import Program, Programs
+from podscope_analyzers.hlo.programs import Program
 from podscope_analyzers.hlo.text import LONG, SHORT, Printer, StackFrames, module_lines, module_text
 from podscope_analyzers.hlo.text.shape_text import shape_text
 from podscope_analyzers.op_metrics.rates import GIBI, Roofline
+from podscope_analyzers.options import switch, whole_number
 from podscope_analyzers.reasons import NO_PROGRAMS
 from podscope_analyzers.result import Cell, Column, Reason, Scope, Table, ToolResult
 from podscope_protos.v1 import hlo_pb2
@@ -49,13 +51,7 @@ _DEFAULT_WIDTH: Final = 3
 _MAX_WIDTH: Final = 100
 _LIMITS: Final = {"graph": (200, 1000), "text": (5_000, 200_000)}
 _MAX_NEIGHBOURS: Final = 500
-_MAX_DIGITS: Final = 9
 
-_PROGRAM_COLUMNS: Final = (
-    Column("program", "Program", "string"),
-    Column("program_id", "Program id", "string"),
-    Column("hlo_bytes", "HLO proto", "integer", "bytes"),
-)
 _COST_COLUMNS: Final = (
     Column("self_time_ps", "Self time", "integer", "ps"),
     Column("occurrences", "Occurrences", "integer"),
@@ -157,15 +153,15 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     program = chosen_program(stats.programs, parameters, name)
     is_text = kind.endswith("_txt")
     least = _LIMITS["text" if is_text else "graph"]
-    limit = _number(parameters, "limit", *least)
-    begin = _number(parameters, "cursor", 0, 1 << 40)
-    width = _number(parameters, "graph_width", _DEFAULT_WIDTH, _MAX_WIDTH)
-    metadata, merged = _flag(parameters, "show_metadata"), _flag(parameters, "merge_fusion")
+    limit = whole_number(parameters, "limit", *least)
+    begin = whole_number(parameters, "cursor", 0, 1 << 40)
+    width = whole_number(parameters, "graph_width", _DEFAULT_WIDTH, _MAX_WIDTH)
+    metadata, merged = switch(parameters, "show_metadata"), switch(parameters, "merge_fusion")
     reasons: list[Reason] = []
     if stats.programs.left_out:
         message = f"{stats.programs.left_out} programs were too large to be kept."
         reasons.append(Reason("programs_left_out", message, "Analyze the profile with the CLI."))
-    tables = {"programs": _programs(stats.programs), **_EMPTY}
+    tables = {"programs": program_table(stats.programs), **_EMPTY}
     fields: dict[str, Any] = {
         "program": None,
         "program_id": None,
@@ -215,7 +211,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
 
 
 def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> object:
-    """What the reference answers: text, DOT, or the names of direct operands and users.
+    """What the reference answers: text, DOT, bytes, or the names of direct operands and users.
 
     Raises:
         ParameterError: as the reference refuses it, or a format that it cannot give either.
@@ -226,19 +222,27 @@ def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> object:
     if program is None:
         msg = f"{NO_PROGRAMS.message} {NO_PROGRAMS.advice}"
         raise ParameterError(msg)
-    metadata, merged = _flag(parameters, "show_metadata"), _flag(parameters, "merge_fusion")
+    metadata, merged = switch(parameters, "show_metadata"), switch(parameters, "merge_fusion")
     if kind in ("short_txt", "long_txt"):
         style = SHORT if kind == "short_txt" else LONG
         return module_text(program, replace(style, metadata=metadata))
     if kind == "pbtxt":
         return str(program.proto)
-    if kind not in ("graph", "adj_nodes"):
-        msg = f"type {kind} is not given here; short_txt, long_txt and pbtxt have the program"
+    if kind == "pb":
+        return program.proto.SerializeToString(deterministic=True)
+    if kind == "json":
+        # The reference refuses it too.
+        msg = "type json is not given; pb and pbtxt have the whole program"
         raise ParameterError(msg)
     if not name:
         msg = "node_name should not be empty"
         raise ParameterError(msg)
     node = required_node(program, name, computations_first=True)
+    if kind == "custom_call":
+        if isinstance(node, hlo_pb2.HloComputationProto):
+            msg = f"{node.name} is a computation: only custom calls carry kernels"
+            raise ParameterError(msg)
+        return custom_call_text(node)
     if kind == "adj_nodes":
         if isinstance(node, hlo_pb2.HloComputationProto):
             msg = f"{node.name} is a computation: only instructions have operands and users"
@@ -248,7 +252,7 @@ def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> object:
     if parameters.get("format", "") not in ("dot", "html"):
         msg = "a graph is given as dot or html: add format=dot"
         raise ParameterError(msg)
-    width = _number(parameters, "graph_width", _DEFAULT_WIDTH, _MAX_WIDTH)
+    width = whole_number(parameters, "graph_width", _DEFAULT_WIDTH, _MAX_WIDTH)
     dot = _dot(program, node, width, metadata=metadata, merged=merged)
     if parameters["format"] == "dot":
         return dot
@@ -268,29 +272,6 @@ def _kind(
         msg = f"unknown type '{kind[:40]}'; there are {', '.join(known)}"
         raise ParameterError(msg)
     return kind
-
-
-def _number(parameters: Mapping[str, str], name: str, default: int, most: int) -> int:
-    text = parameters.get(name, "").strip()
-    if not text:
-        return default
-    if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
-        msg = f"{name} must be a whole number, not '{text[:40]}'"
-        raise ParameterError(msg)
-    if int(text) > most:
-        msg = f"{name} is at most {most}, not {int(text)}"
-        raise ParameterError(msg)
-    return int(text)
-
-
-def _flag(parameters: Mapping[str, str], name: str) -> bool:
-    text = parameters.get(name, "").strip().lower()
-    if text in ("1", "true"):
-        return True
-    if text in ("", "0", "false"):
-        return False
-    msg = f"{name} is 0 or 1, not '{text[:40]}'"
-    raise ParameterError(msg)
 
 
 _EMPTY: Final = {
@@ -425,13 +406,6 @@ def _adjacent(program: Program, node: _Node, costs: _Costs) -> Table:
             shape = "" if proto is None else shape_text(proto.shape)
             rows.append([direction, name, opcode, shape, *costs.of(name)])
     return Table(_ADJACENT_COLUMNS, rows)
-
-
-def _programs(programs: Programs) -> Table:
-    titles = programs.titles()
-    order = sorted(titles, key=programs.size_bytes, reverse=True)
-    # Ids are unsigned 64-bit numbers, which JSON readers round.
-    return Table(_PROGRAM_COLUMNS, [[titles[i], str(i), programs.size_bytes(i)] for i in order])
 
 
 def _graph(around: Neighbourhood, drawn: Scene) -> dict[str, Any]:

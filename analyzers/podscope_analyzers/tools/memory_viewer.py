@@ -7,8 +7,10 @@ from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.errors import ParameterError, ProgramError
 from podscope_analyzers.hlo.allocation_timeline import block_colors, timeline_page
 from podscope_analyzers.hlo.buffers import Allocation, Buffer, BufferSource
+from podscope_analyzers.hlo.choosing import chosen_program, program_table
 from podscope_analyzers.hlo.memory_usage import HBM, Block, MemoryUsage, PeakBuffer
-from podscope_analyzers.hlo.programs import Program, Programs
+from podscope_analyzers.hlo.programs import Program
+from podscope_analyzers.options import switch, whole_number
 from podscope_analyzers.reasons import NO_PROGRAMS
 from podscope_analyzers.result import Cell, Column, Reason, Scope, Table, ToolResult
 from podscope_protos.v1 import hlo_pb2
@@ -26,17 +28,10 @@ PARAMETERS: Final = {
 
 _SMALL_BYTES: Final = 16384
 _MIB: Final = 1 << 20
-_MAX_DIGITS: Final = 20
 _MAX_POSITIONS: Final = 10_000
 _MAX_ROWS: Final = 5_000
-_FLAGS: Final = {"": False, "0": False, "false": False, "1": True, "true": True}
 _SPACE_NAMES: Final = {0: "HBM", 1: "VMEM"}
 
-_PROGRAM_COLUMNS: Final = (
-    Column("program", "Program", "string"),
-    Column("program_id", "Program id", "string"),
-    Column("hlo_bytes", "HLO proto", "integer", "bytes"),
-)
 _SPACE_COLUMNS: Final = (
     Column("memory_space", "Memory space", "integer"),
     Column("name", "Name", "string"),
@@ -101,10 +96,9 @@ _SHOWN_INSTRUCTIONS: Final = 5
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
     """The program's memory in our own schema, all sizes in bytes."""
     programs = stats.programs
-    small = _number(parameters, "small_buffer_bytes", _SMALL_BYTES)
-    color = _number(parameters, "memory_space", HBM)
-    _flag(parameters, "view_memory_allocation_timeline")  # Here the blocks are always given.
-    program = _chosen(programs, parameters)
+    color = whole_number(parameters, "memory_space", HBM)
+    switch(parameters, "view_memory_allocation_timeline")  # Here the blocks are always given.
+    program = chosen_program(programs, parameters)
     reasons: list[Reason] = []
     if programs.left_out:
         message = f"{programs.left_out} programs were too large to be kept."
@@ -114,12 +108,12 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         reasons.append(NO_PROGRAMS)
     else:
         try:
-            usage = MemoryUsage(program, color, small)
+            usage = _usage(program, parameters)
         except ProgramError as error:
             advice = "Choose another program with module_name; this one was captured damaged."
             reasons.append(Reason("bad_program", str(error), advice))
     tables = {
-        "programs": _programs(programs),
+        "programs": program_table(programs),
         "memory_spaces": _spaces(usage),
         "heap": _heap(usage),
         "peak_buffers": _peak_buffers(usage),
@@ -153,43 +147,26 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     )
 
 
-def _number(parameters: Mapping[str, str], name: str, default: int) -> int:
-    text = parameters.get(name, "").strip()
-    if not text:
-        return default
-    if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
-        msg = f"{name} must be a whole number, not '{text[:40]}'"
+def _usage(program: Program, parameters: Mapping[str, str]) -> MemoryUsage:
+    """The program in the memory space that is asked for.
+
+    Raises:
+        ParameterError: it is none of this program's; HBM and VMEM are every program's.
+        ProgramError: the program contradicts itself.
+    """
+    color = whole_number(parameters, "memory_space", HBM)
+    small = whole_number(parameters, "small_buffer_bytes", _SMALL_BYTES)
+    usage = MemoryUsage(program, color, small)
+    known = {*_SPACE_NAMES, *usage.assignment.colors}
+    if color not in known:
+        named = ", ".join(f"{one} ({_space_name(one)})" for one in sorted(known))
+        msg = f"{program.title} has no memory space {color}; there are {named}"
         raise ParameterError(msg)
-    return int(text)
+    return usage
 
 
-def _flag(parameters: Mapping[str, str], name: str) -> bool:
-    text = parameters.get(name, "").strip().lower()
-    if text not in _FLAGS:
-        msg = f"{name} must be true or false, not '{text[:40]}'"
-        raise ParameterError(msg)
-    return _FLAGS[text]
-
-
-def _chosen(programs: Programs, parameters: Mapping[str, str]) -> Program | None:
-    """The program that the parameters name; the largest when they name none."""
-    titles = programs.titles()
-    wanted = parameters.get("module_name", "")
-    by_id = parameters.get("program_id", "")
-    if wanted:
-        found = [i for i, title in titles.items() if wanted in (title, title.rpartition("(")[0])]
-        if not found:
-            msg = f"no program '{wanted[:80]}'; see the programs of the result without parameters"
-            raise ParameterError(msg)
-        return programs.get(max(found, key=programs.size_bytes))
-    if by_id:
-        program = programs.get(_number(parameters, "program_id", 0))
-        if program is None:
-            msg = f"no program with id {by_id[:40]}; see the programs of the result without it"
-            raise ParameterError(msg)
-        return program
-    largest = programs.largest()
-    return None if largest is None else programs.get(largest)
+def _space_name(color: int) -> str:
+    return _SPACE_NAMES.get(color, f"space {color}")
 
 
 def _summary(usage: MemoryUsage) -> dict[str, Any]:
@@ -215,19 +192,11 @@ def _summary(usage: MemoryUsage) -> dict[str, Any]:
     }
 
 
-def _programs(programs: Programs) -> Table:
-    titles = programs.titles()
-    order = sorted(titles, key=programs.size_bytes, reverse=True)
-    # Ids are unsigned 64-bit numbers, which JSON readers round.
-    return Table(_PROGRAM_COLUMNS, [[titles[i], str(i), programs.size_bytes(i)] for i in order])
-
-
 def _spaces(usage: MemoryUsage | None) -> Table:
     rows: list[list[Cell]] = []
     for color in usage.assignment.colors if usage else ():
         found = usage.assignment.of_color(color) if usage else []
-        name = _SPACE_NAMES.get(color, f"space {color}")
-        rows.append([color, name, len(found), sum(one.proto.size for one in found)])
+        rows.append([color, _space_name(color), len(found), sum(one.proto.size for one in found)])
     return Table(_SPACE_COLUMNS, rows)
 
 
@@ -367,13 +336,13 @@ def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> object:
         ParameterError: there is no such program, or none at all.
         ProgramError: the program contradicts itself.
     """
-    program = _chosen(stats.programs, parameters)
+    program = chosen_program(stats.programs, parameters)
     if program is None:
         msg = f"{NO_PROGRAMS.message} {NO_PROGRAMS.advice}"
         raise ParameterError(msg)
-    small = _number(parameters, "small_buffer_bytes", _SMALL_BYTES)
-    usage = MemoryUsage(program, _number(parameters, "memory_space", HBM), small)
-    if _flag(parameters, "view_memory_allocation_timeline"):
+    usage = _usage(program, parameters)
+    small = usage.small_buffer_bytes
+    if switch(parameters, "view_memory_allocation_timeline"):
         return timeline_page(usage)
     walk, always = usage.walk, usage.indefinite_bytes
     heap = [_heap_object(i, one, small) for i, one in enumerate(usage.peak_buffers)]

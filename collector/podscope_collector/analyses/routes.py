@@ -52,7 +52,9 @@ def list_tools(service: ServiceNow, capture_id: uuid.UUID) -> ToolList:
 
 
 def _as_xprof(answer: object) -> Response:
-    """XProf's answer: JSON, or a page or text of some tools as it is."""
+    """XProf's answer: JSON, or a page, text or bytes of some tools as they are."""
+    if isinstance(answer, bytes):
+        return Response(answer, media_type="application/octet-stream")
     if not isinstance(answer, str):
         return JSONResponse(answer)
     if not answer.startswith("<!DOCTYPE html>"):

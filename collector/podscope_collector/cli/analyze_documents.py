@@ -19,8 +19,17 @@ def print_json(content: object) -> None:
 
 
 def print_xprof(answer: object) -> None:
-    """XProf's answer: JSON, or a page or text of some tools as it is."""
-    if isinstance(answer, str):
+    """XProf's answer: JSON, or a page, text or bytes of some tools as they are.
+
+    Raises:
+        RequestError: bytes would go to a terminal.
+    """
+    if isinstance(answer, bytes):
+        if sys.stdout.isatty():
+            msg = "the answer is binary: redirect the output to a file"
+            raise RequestError(msg)
+        sys.stdout.buffer.write(answer)
+    elif isinstance(answer, str):
         sys.stdout.write(answer)
     else:
         print_json(answer)

@@ -1,12 +1,17 @@
 """The graph viewer on hosts as they are stored."""
 
+import base64
+import json
+
 import pytest
 
 from podscope_agent.simulator import Pod, build_xspace
 from podscope_analyzers.errors import ParameterError
+from podscope_analyzers.hlo.custom_calls import custom_call_text
 from podscope_analyzers.partials import HostPartial
 from podscope_analyzers.pipeline import analyze_host, run_tool, run_tool_xprof
 from podscope_analyzers.result import Scope, ToolResult
+from podscope_protos.v1 import hlo_pb2
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +104,8 @@ def test_the_references_formats(partial: HostPartial) -> None:
         ({"type": "graph"}, "node_name should not be empty"),
         ({"type": "graph", "node_name": "nobody"}, "no instruction 'nobody'"),
         ({"type": "graph", "node_name": "x", "module_name": "y"}, "no program 'y'"),
-        ({"type": "custom_call"}, "type custom_call is not given here"),
+        ({"type": "json"}, "type json is not given; pb and pbtxt"),
+        ({"type": "custom_call"}, "node_name should not be empty"),
     ],
 )
 def test_what_the_reference_refuses_is_refused(
@@ -109,12 +115,51 @@ def test_what_the_reference_refuses_is_refused(
         reference(partial, **parameters)
 
 
+def test_a_program_as_bytes_is_the_program_as_text(partial: HostPartial) -> None:
+    packed = reference(partial, type="pb")
+    assert isinstance(packed, bytes)
+    assert str(hlo_pb2.HloProto.FromString(packed)) == reference(partial, type="pbtxt")
+
+
+def _custom_call(config: bytes) -> hlo_pb2.HloInstructionProto:
+    return hlo_pb2.HloInstructionProto(
+        name="kernel.1",
+        opcode="custom-call",
+        custom_call_target="tpu_custom_call",
+        backend_config=config,
+    )
+
+
+def _kernel(body: bytes) -> bytes:
+    packed = base64.b64encode(body).decode()
+    return json.dumps({"custom_call_config": {"body": packed, "needs_layout": True}}).encode()
+
+
+def test_the_kernel_of_a_custom_call_is_shown_as_far_as_it_is_text() -> None:
+    text = custom_call_text(_custom_call(_kernel(b"module { func.func @add() }")))
+    assert text.endswith("\n\nmodule { func.func @add() }\n")
+    assert '"needs_layout": true' in text
+    assert "body" not in text
+    bytecode = custom_call_text(_custom_call(_kernel(b"ML\xefR\x01\0vector.load\0\xff\0tpu\0")))
+    assert "MLIR bytecode of 24 bytes" in bytecode
+    assert bytecode.splitlines()[-2:] == ["vector.load", "tpu"]
+    assert custom_call_text(_custom_call(b"opaque")) == "opaque"
+
+
+def test_only_a_custom_call_that_carries_something_has_a_kernel(partial: HostPartial) -> None:
+    node = view(partial).result["node"]["name"]
+    with pytest.raises(ParameterError, match="type custom_call is for custom calls"):
+        reference(partial, type="custom_call", node_name=node)
+    with pytest.raises(ParameterError, match="carries no kernel: it calls tpu_custom_call"):
+        custom_call_text(_custom_call(b""))
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
         ({"graph_width": "-1"}, "graph_width must be a whole number"),
         ({"graph_width": "101"}, "graph_width is at most 100"),
-        ({"show_metadata": "yes"}, "show_metadata is 0 or 1"),
+        ({"show_metadata": "yes"}, "show_metadata must be 0 or 1"),
         ({"limit": "1001"}, "limit is at most 1000"),
         ({"program_id": "1"}, "no program with id 1"),
         ({"nod_name": "x"}, "did you mean 'node_name'"),

@@ -96,8 +96,9 @@ def test_a_program_is_named_by_title_by_name_and_by_id(partial: HostPartial) -> 
         ({"module_name": "nobody(1)"}, "no program 'nobody"),
         ({"program_id": "1"}, "no program with id 1"),
         ({"memory_space": "HBM"}, "memory_space must be a whole number"),
+        ({"memory_space": "7"}, r"no memory space 7; there are 0 \(HBM\), 1 \(VMEM\)"),
         ({"small_buffer_bytes": "-1"}, "small_buffer_bytes must be a whole number"),
-        ({"view_memory_allocation_timeline": "yes"}, "must be true or false"),
+        ({"view_memory_allocation_timeline": "yes"}, "must be 0 or 1"),
         ({"modul_name": "x"}, "did you mean 'module_name'"),
     ],
 )
@@ -106,10 +107,12 @@ def test_a_bad_parameter_is_named(
 ) -> None:
     with pytest.raises(ParameterError, match=message):
         view(partial, **parameters)
+    with pytest.raises(ParameterError, match=message):
+        run_tool_xprof("memory_viewer", [partial], parameters)
 
 
 def test_a_space_without_buffers_is_a_result_with_advice(partial: HostPartial) -> None:
-    result = view(partial, memory_space="7")
+    result = view(partial, memory_space="1")
     assert result.status == "empty"
     assert [reason.code for reason in result.reasons] == ["no_buffers"]
 

@@ -9,12 +9,14 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from podscope_agent.simulator import Pod, build_xspace
+from podscope_analyzers.diff import Side, compare
 from podscope_analyzers.partials import HostPartial
 from podscope_analyzers.pipeline import analyze_host, run_tool
 from podscope_analyzers.registry import TOOLS
 from podscope_analyzers.result import Loss, MissingHost, Scope, ToolResult
 from podscope_protos.v1 import xplane_pb2
 
+COMPARISON = "comparison"
 SCHEMAS = Path(__file__).resolve().parents[3] / "docs" / "reference" / "schema"
 
 
@@ -34,7 +36,7 @@ def _validator(tool: str) -> Any:
 
 
 def test_every_tool_has_a_schema_and_every_schema_a_tool() -> None:
-    assert {path.stem for path in SCHEMAS.glob("*.json")} == set(TOOLS)
+    assert {path.stem for path in SCHEMAS.glob("*.json")} == {*TOOLS, COMPARISON}
 
 
 @pytest.mark.parametrize("device", ["tpu-v5e", "gpu-h100", "cpu", "nothing"])
@@ -49,6 +51,23 @@ def test_a_result_keeps_to_the_schema_of_its_tool(tool: str, device: str) -> Non
     errors = [f"{e.json_path}: {e.message:.200}" for e in _validator(tool).iter_errors(shown)]
     assert errors == []
     assert set(result.tables) <= set(shown["result"])
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize(
+    "devices", [("tpu-v5e", "tpu-v5e"), ("gpu-h100", "gpu-h100"), ("cpu", "nothing")]
+)
+def test_a_comparison_keeps_to_its_schema(tool: str, devices: tuple[str, str]) -> None:
+    sides = []
+    for device in devices:
+        hosts = _partials(device)
+        scope = Scope([partial.host for partial in hosts])
+        sides.append(Side(run_tool(tool, hosts, scope), run_tool("overview_page", hosts, scope)))
+    shown = json.loads(json.dumps(compare(*sides).to_json(), allow_nan=False))
+    errors = [f"{e.json_path}: {e.message:.200}" for e in _validator(COMPARISON).iter_errors(shown)]
+    assert errors == []
+    assert shown["version"] == 1
+    assert not _validator(COMPARISON).is_valid({**shown, "extra": 1})
 
 
 def test_losses_are_in_the_schema_too() -> None:

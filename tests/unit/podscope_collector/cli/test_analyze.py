@@ -1,13 +1,11 @@
 import csv
 import gzip
 import io
-import json
 import os
 import shutil
 import sys
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,28 +19,7 @@ from podscope_collector.csv_text import csv_text
 HOSTS = 3
 
 
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Podscope = Callable[..., Ended]
-
-
-@pytest.fixture
-def podscope(capsys: pytest.CaptureFixture[str]) -> Podscope:
-    def run(*args: object) -> Ended:
-        with pytest.raises(SystemExit) as end:
-            main(["analyze", *map(str, args)])
-        printed = capsys.readouterr()
-        return Ended(int(end.value.code or 0), printed.out, printed.err)
-
-    return run
+Podscope = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")

@@ -1,39 +1,14 @@
 import csv
 import io
-import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from podscope.cli import main
 from podscope_agent.simulator import Pod, write_pod
 
-
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Podscope = Callable[..., Ended]
-
-
-@pytest.fixture
-def podscope(capsys: pytest.CaptureFixture[str]) -> Podscope:
-    def run(*args: object) -> Ended:
-        with pytest.raises(SystemExit) as end:
-            main(["diff", *map(str, args)])
-        printed = capsys.readouterr()
-        return Ended(int(end.value.code or 0), printed.out, printed.err)
-
-    return run
+Podscope = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
