@@ -169,6 +169,8 @@ def monitor(service_addr: str, duration_ms: int, level: int = 1) -> str:
         answer = _call(address, methods.MONITOR, request, _GRACE_S + duration_ms / 1000)
     except grpc.RpcError as error:
         msg = f"{address}: {error.code().name}: {error.details()}"
+        if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+            msg = f"{address} has no live figures; ask the agent of its host (port 8466)"
         raise ProfilerError(msg) from error
     text: str = wire.MonitorResponse.FromString(answer).data
     return text

@@ -4,6 +4,7 @@ The largest framework's lines stay bytes, whatever their size. Planes of one nam
 readers look for one; so do the lines of one thread, as steps are found by nesting within a line.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -14,6 +15,8 @@ THREAD_MARK: Final = "podscope thread"
 """The event by which a framework's session tells which of its lines is which thread's."""
 
 _START = "profile_start_time"
+# PyTorch's, of threads that it knows by number alone.
+_NAMELESS: Final = re.compile(r"thread \d+( \(.*\))?")
 
 
 def join(own: Any, start_unix_ns: int, spaces: Sequence[bytes]) -> bytes:
@@ -176,6 +179,8 @@ def _joined_line(line: Any, other: Any) -> bytes:
             for event in part.events:
                 event.offset_ps += shift_ps
     line.timestamp_ns = earliest_ns
+    if other.name and _NAMELESS.fullmatch(line.name):
+        line.name = other.name
     line.events.extend(other.events)
     line.events.sort(key=lambda event: (event.offset_ps, -event.duration_ps))
     whole: bytes = line.SerializeToString()

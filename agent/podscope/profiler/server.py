@@ -63,7 +63,12 @@ def start(port: int, host: str = "127.0.0.1") -> int:
         if port:
             msg = f"port {port} is in use; choose another, or 0 for a free one (host {host})"
         raise ProfilerError(msg) from error
+    others = set(threading.enumerate())
     server.start()
+    for thread in set(threading.enumerate()) - others:
+        # gRPC's own thread, which has no name: profiles leave out what is called so.
+        if "_serve" in thread.name:
+            thread.name = "podscope-server"
     _server = server
     reached_by = "localhost" if host in {"0.0.0.0", "::", "127.0.0.1", "::1"} else host  # noqa: S104
     _registration = Registration(bound, reached_by, "python")

@@ -95,6 +95,17 @@ def test_two_frameworks_share_a_line_of_one_id() -> None:
     assert lines[8] == [("alone", 0, 1)]
 
 
+def test_a_thread_that_a_framework_knows_by_number_has_our_name() -> None:
+    own = space(SECOND, {1: [("own", 0, 1)], 2: [("own", 0, 1)]})
+    theirs = space(SECOND, {1: [("a", 5, 5), ("b", 10, 5)], 2: [("c", 5, 5)]})
+    for built, names in ((own, ["MainThread", "loader"]), (theirs, ["thread 1 (python)", "tf"])):
+        for line, name in zip(built.planes[0].lines, names, strict=True):
+            line.name = name
+    found, _ = read(join(own, SECOND, [theirs.SerializeToString()]))
+    [host] = [plane for plane in found.planes if plane.name == "/host:CPU"]
+    assert {line.id: line.name for line in host.lines} == {1: "MainThread", 2: "tf"}
+
+
 def test_other_planes_pass_as_they_are() -> None:
     own = space(SECOND, {1: [("own", 5, 10)]})
     device = space(SECOND, {7: [("kernel", 1, 2)]}, plane="/device:GPU:0")

@@ -87,6 +87,8 @@ def test_the_client_saves_steps_of_the_server_in_tensorboards_layout(
     plane = next(p for p in space.planes if p.name == "/host:CPU")
     names = {m.name for m in plane.event_metadata.values()}
     assert "train" in names
+    # The server's own threads are nobody's business.
+    assert not [line.name for line in plane.lines if "serve" in line.name]
     assert {m.name for m in plane.stat_metadata.values()} >= {"_r", "step_num", "process_id"}
 
 
@@ -134,6 +136,11 @@ def test_a_caller_with_an_event_loop_may_capture(address: str, tmp_path: Path) -
 def test_an_address_that_cannot_be_one_is_refused(bad: str, tmp_path: Path) -> None:
     with pytest.raises(profiler.ProfilerError):
         profiler.client.trace(bad, tmp_path, 50)
+
+
+def test_live_figures_are_the_agents(address: str) -> None:
+    with pytest.raises(profiler.ProfilerError, match="ask the agent of its host"):
+        profiler.client.monitor(address, 10)
 
 
 def test_busy_is_told_in_the_stock_servers_words(address: str) -> None:
