@@ -1,10 +1,11 @@
 """Capture of many hosts: podscope's fan-out beside XProf's client, in one run.
 
-Both capture the same simulated hosts on this machine's loopback, some of them dead. Printed are the
-time beyond the capture window, the profiles kept, the requests that healthy hosts got beyond the
-one that was needed (by the simulator's journal), and what each client says of the lost hosts. With
-two or more addresses XProf always delays the start by 3 s; podscope's first row includes loading
-its checks (about one second, once per process).
+Both capture the same simulated hosts on this machine's loopback, some of them dead; in a second
+round those that live are idle: healthy, with nothing to trace in this window. Printed are the time
+beyond the capture window, the profiles kept, the requests that healthy hosts got beyond the one
+that was needed (by the simulator's journal), and what each client says of the lost hosts. With two
+or more addresses XProf always delays the start by 3 s, in every attempt; podscope's first row
+includes loading its checks (about one second, once per process).
 
 usage: python benchmarks/capture_fanout.py [--hosts 2,16,64] [--dead 0.1] [--duration-ms 1000]
 """
@@ -13,9 +14,10 @@ import argparse
 import asyncio
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from podscope_agent.simulator.faults import parse_faults
+from podscope_agent.simulator.faults import Fault, parse_faults
 from podscope_agent.simulator.pod import Pod
 from podscope_agent.simulator.process import serve
 from podscope_collector.captures.fanout import run_capture
@@ -52,6 +54,23 @@ def xprof(addresses: tuple[str, ...], duration_ms: int, folder: str) -> str:
     return "success, no host named"
 
 
+def one_capture(
+    count: int,
+    faults: dict[int, Fault],
+    client: Callable[[tuple[str, ...], int, str], str],
+    duration_ms: int,
+) -> tuple[int, int, float, str]:
+    """Capture a fresh pod: profiles kept, requests of hosts, seconds, what the client says."""
+    with tempfile.TemporaryDirectory() as folder:
+        journal = Path(folder) / "journal"
+        with serve(Pod(device="cpu", hosts=count, steps=3), faults=faults, journal=journal) as pod:
+            began = time.perf_counter()
+            says = client(pod.addresses, duration_ms, folder)
+            seconds = time.perf_counter() - began
+            kept = len(list(Path(folder).glob("plugins/profile/*/*.xplane.pb")))
+        return kept, len(journal.read_text().splitlines()), seconds, says
+
+
 def main() -> None:
     """Run both clients on each number of hosts and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -59,25 +78,21 @@ def main() -> None:
     parser.add_argument("--dead", type=float, default=0.1)
     parser.add_argument("--duration-ms", type=int, default=1000)
     options = parser.parse_args()
-    print("hosts  dead  client     beyond the window  profiles kept  wasted  says")
+    print("hosts  dead  others   client     beyond the window  profiles kept  wasted  says")
     for count in (int(text) for text in options.hosts.split(",")):
         dead = round(count * options.dead)
-        faults = parse_faults([f"{index}:refuse" for index in range(dead)], count)
-        pod_of = Pod(device="cpu", hosts=count, steps=3)
-        for client in (podscope, xprof):
-            with tempfile.TemporaryDirectory() as folder:
-                journal = Path(folder) / "journal"
-                with serve(pod_of, faults=faults, journal=journal) as pod:
-                    began = time.perf_counter()
-                    says = client(pod.addresses, options.duration_ms, folder)
-                    beyond = time.perf_counter() - began - options.duration_ms / 1000
-                    kept = len(list(Path(folder).glob("plugins/profile/*/*.xplane.pb")))
-                wasted = len(journal.read_text().splitlines()) - (count - dead)
-            print(
-                f"{count:5d}  {dead:4d}  {client.__name__:9s}  {beyond:15.2f} s  "
-                f"{kept:13d}  {wasted:6d}  {says}",
-                flush=True,
-            )
+        refusing = [f"{index}:refuse" for index in range(dead)]
+        idle = [f"{index}:empty" for index in range(dead, count)]
+        for others, texts in (("working", refusing), ("idle", [*refusing, *idle])):
+            faults = parse_faults(texts, count)
+            for client in (podscope, xprof):
+                kept, asked, seconds, says = one_capture(count, faults, client, options.duration_ms)
+                beyond = seconds - options.duration_ms / 1000
+                print(
+                    f"{count:5d}  {dead:4d}  {others:7s}  {client.__name__:9s}  "
+                    f"{beyond:15.2f} s  {kept:13d}  {asked - (count - dead):6d}  {says}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """Captures through podscope agents: their clock, a small trigger, and the profile as a stream."""
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Final
 
 import grpc
@@ -26,6 +28,32 @@ State = own.CaptureResponse.State
 Write = Callable[[bytes], Awaitable[None]]
 
 
+class PingTurns:
+    """Lets few hosts at once measure their clocks.
+
+    Answers of a thousand hosts queue up in our own event loop, and the wait there looks like a long
+    way: the offsets would be wrong by as much. A host does not wait for its turn for ever, since
+    the way to hosts that are far takes time itself.
+    """
+
+    def __init__(self, at_once: int = 16, patience_s: float = 2.0) -> None:
+        self._free = asyncio.Semaphore(at_once)
+        self._patience_s = patience_s
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait for a turn, or for long enough."""
+        is_held = False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._patience_s):
+                is_held = await self._free.acquire()
+        try:
+            yield
+        finally:
+            if is_held:
+                self._free.release()
+
+
 class AgentLink:
     """An agent at the other end of a channel.
 
@@ -36,8 +64,9 @@ class AgentLink:
         metadata: What every call carries: the token, when the agent asked for it.
     """
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, turns: PingTurns | None = None) -> None:
         self._channel = channel
+        self._turns = turns or PingTurns()
         self.metadata: tuple[tuple[str, str], ...] = ()
         self.offset: ClockOffset | None = None
         self.allowed_roots: tuple[str, ...] = ()
@@ -45,7 +74,12 @@ class AgentLink:
 
     @classmethod
     async def open(
-        cls, channel: grpc.aio.Channel, *, pings: int = PINGS, token: str | None = None
+        cls,
+        channel: grpc.aio.Channel,
+        *,
+        pings: int = PINGS,
+        token: str | None = None,
+        turns: PingTurns | None = None,
     ) -> "AgentLink | None":
         """The agent behind the channel; None when it is another kind of profiler server.
 
@@ -54,15 +88,16 @@ class AgentLink:
             pings: For the offset of its clock. One is enough where nothing starts by it: a
                 thousand hosts that wait for each other are asked ten thousand times otherwise.
             token: For an agent that asks for one; nobody else gets it.
+            turns: Of the hosts of one capture.
         """
-        link = cls(channel)
+        link = cls(channel, turns)
         try:
             first = await link._first_ping(token)
         except grpc.aio.AioRpcError:
             # Stock servers answer UNIMPLEMENTED; whatever else is wrong, the capture will tell.
             return None
         try:
-            link.offset = offset_of([first, *[await link._ping() for _ in range(pings - 1)]])
+            link.offset = offset_of([first, *await link._pings(pings - 1)])
             answer = await link._call(methods.AGENT_DESCRIBE, b"", _CALL_TIMEOUT_S)
             described = own.DescribeResponse.FromString(answer)
             link.allowed_roots = tuple(described.limits.allowed_roots)
@@ -82,7 +117,7 @@ class AgentLink:
 
     async def measure_clock(self) -> ClockOffset | None:
         """The offset of the agent's clock now, by several pings."""
-        return offset_of([await self._ping() for _ in range(PINGS)])
+        return offset_of(await self._pings(PINGS))
 
     async def trigger(
         self, capture_id: str, profile_request: bytes, *, to_repository: bool
@@ -164,6 +199,12 @@ class AgentLink:
             await self._call(methods.AGENT_CANCEL, request, _PING_TIMEOUT_S)
         except grpc.aio.AioRpcError:
             return
+
+    async def _pings(self, count: int) -> list[Ping]:
+        if not count:
+            return []
+        async with self._turns.turn():
+            return [await self._ping() for _ in range(count)]
 
     async def _ping(self) -> Ping:
         # Two clocks of our own: a step of the wall clock between must not look like a way.

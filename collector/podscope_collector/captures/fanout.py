@@ -14,7 +14,7 @@ import structlog
 
 from podscope_collector.captures.addresses import Target
 from podscope_collector.captures.admission import ByteBudget, ExpectedSize, Reservation, StartLine
-from podscope_collector.captures.agents import PINGS, AgentLink
+from podscope_collector.captures.agents import PINGS, AgentLink, PingTurns
 from podscope_collector.captures.clocks import between
 from podscope_collector.captures.descriptors import affordable_width
 from podscope_collector.captures.fitting import (
@@ -132,6 +132,7 @@ class _Flight:
         width = affordable_width(min(count, limits.width))
         self.width = asyncio.Semaphore(width)
         self.budget = ByteBudget(limits.byte_budget)
+        self.ping_turns = PingTurns()
         self.memory = MemoryGuard(limits.byte_budget)
         self.fetches = asyncio.Semaphore(limits.fetches)
         self.agent_token: str | None = None
@@ -246,6 +247,7 @@ class _Host:
                         channel,
                         pings=PINGS if self._flight.request.delay_ms else 1,
                         token=self._flight.agent_token,
+                        turns=self._flight.ping_turns,
                     )
                     if self._flight.steps is not None:
                         refused = self._flight.steps.join(self._target.address, link)

@@ -1,9 +1,11 @@
+import asyncio
 import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podscope_collector.captures.agents import PingTurns
 from podscope_collector.captures.clocks import (
     ClockOffset,
     HostWindow,
@@ -127,3 +129,29 @@ def test_the_order_of_hosts_does_not_matter(seed: int) -> None:
         **again.to_json(),
         "outside": set(again.outside),
     }
+
+
+def test_clocks_are_measured_a_few_at_once_and_nobody_waits_for_ever() -> None:
+    async def scenario() -> tuple[int, int]:
+        turns = PingTurns(at_once=2, patience_s=30)
+        now = most = 0
+
+        async def measure() -> None:
+            nonlocal now, most
+            async with turns.turn():
+                now += 1
+                most = max(most, now)
+                await asyncio.sleep(0)
+                now -= 1
+
+        await asyncio.gather(*(measure() for _ in range(10)))
+        impatient = PingTurns(at_once=1, patience_s=0.01)
+        passed = 0
+        async with impatient.turn(), impatient.turn():
+            passed += 1
+        # A turn that was never had is not given back.
+        async with impatient.turn(), impatient.turn():
+            passed += 1
+        return most, passed
+
+    assert asyncio.run(scenario()) == (2, 2)
