@@ -24,6 +24,7 @@ from podscope_agent.simulator import (
     planted_truth,
     write_pod,
 )
+from podscope_agent.simulator.input_pipeline import INPUT_STAGES
 from podscope_agent.simulator.journal import Journal
 from podscope_agent.simulator.timeline import NOISE, SLOW_PARTS
 from podscope_protos.errors import ExitCode
@@ -88,6 +89,13 @@ def simulate(
     clock_skew_ms: Annotated[
         float, typer.Option(help="By how much the hosts' clocks are off at most.")
     ] = 0.0,
+    input_stage: Annotated[
+        str, typer.Option(help=f"Slowest stage of the input: {', '.join(INPUT_STAGES)}.")
+    ] = "read",
+    leak_bytes: Annotated[int, typer.Option(help="Memory that each core leaks in every step.")] = 0,
+    counters: Annotated[
+        bool, typer.Option("--counters", help="Devices record hardware counters.")
+    ] = False,
     fault: Annotated[
         list[str] | None, typer.Option(help="HOST:KIND, may be repeated; see above.")
     ] = None,
@@ -120,6 +128,9 @@ def simulate(
         input_bound=input_bound,
         host_bytes=host_bytes,
         clock_skew_ms=clock_skew_ms,
+        input_stage=input_stage,
+        leak_bytes=leak_bytes,
+        counters=counters,
     )
     faults = parse_faults(fault or (), hosts)
     if write is not None:

@@ -33,8 +33,8 @@ class _Recorder:
         self._executor = self._threads.line("tf_XLAPjRtCpuClient")
         self._eigen = self._threads.line("tf_XLAEigen")
         producer = self._threads.line("tf_data_iterator_resource")
-        self._pipeline = InputPipeline(plane, producer)
-        self._memory = MemoryEvents(plane, pod.program, pod.kind, 0)
+        self._pipeline = InputPipeline(plane, producer, pod.input_stage)
+        self._memory = MemoryEvents(plane, pod, 0)
         self._heads = {op.name: plane.event_head(op.name) for op in pod.program.ops}
         self._end_heads = {op.name: plane.event_head(f"end: {op.name}") for op in pod.program.ops}
 

@@ -21,9 +21,9 @@ def record_gpu_host(
     threads = Threads(plane, pod.seed)
     python = threads.line("python")
     loader = threads.line("tf_data_private_threadpool")
-    pipeline = InputPipeline(plane, threads.line("tf_data_iterator_resource"))
+    pipeline = InputPipeline(plane, threads.line("tf_data_iterator_resource"), pod.input_stage)
     cores = range(pod.kind.cores_per_host)
-    memory = [MemoryEvents(plane, pod.program, pod.kind, core) for core in cores]
+    memory = [MemoryEvents(plane, pod, core) for core in cores]
     to_profile_ps = (pod.started_at_ns - window.start_ns) * 1000
     for step in window.steps:
         timing = pod.timeline.timing(step)

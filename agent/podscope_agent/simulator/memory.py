@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass
 
-from podscope_agent.simulator.devices import Device
 from podscope_agent.simulator.encoding import LineWriter, PlaneWriter
+from podscope_agent.simulator.pod import Pod
 from podscope_agent.simulator.program import Program
 
+LEAKING = "jit(train_step)/metrics/append"
+"""What allocates the memory that is never freed."""
+
 _BASE_ADDRESS = 0x7F00_0000_0000
+_LEAK_ADDRESS = 0x5F00_0000_0000
 
 
 @dataclass(frozen=True)
@@ -41,9 +45,10 @@ def resident_bytes(program: Program) -> int:
     return 2 * sum(w.elements for w in program.weights) * program.element_bytes
 
 
-def peak_bytes(program: Program) -> int:
-    """Most memory in use on one core."""
-    return resident_bytes(program) + sum(a.size_bytes for a in step_allocations(program))
+def peak_bytes(program: Program, leaked_bytes: int = 0) -> int:
+    """Most memory in use on one core, with what leaked since the capture began."""
+    in_step = sum(a.size_bytes for a in step_allocations(program))
+    return resident_bytes(program) + in_step + leaked_bytes
 
 
 class MemoryEvents:
@@ -51,22 +56,30 @@ class MemoryEvents:
 
     Args:
         plane: The host's plane.
-        program: What runs.
-        device: Where.
+        pod: What runs where.
         core: Which core.
     """
 
-    def __init__(self, plane: PlaneWriter, program: Program, device: Device, core: int) -> None:
-        self._plane, self._program, self._device, self._core = plane, program, device, core
-        self._used = resident_bytes(program)
-        # Every step allocates the same, so its events differ only in time.
-        self._encoded: dict[tuple[str, int], bytes] = {}
+    def __init__(self, plane: PlaneWriter, pod: Pod, core: int) -> None:
+        self._plane, self._core = plane, core
+        self._program, self._device = pod.program, pod.kind
+        self._leak_bytes, self._leaks = pod.leak_bytes, 0
+        self._used = resident_bytes(pod.program)
+        # Every step allocates the same, so its events differ only in time: unless memory leaks.
+        self._encoded: dict[tuple[str, int, int], bytes] = {}
 
     def allocate(self, line: LineWriter, start_ps: int) -> None:
         """The allocations at the start of a step, 100 ns apart."""
         for i, allocation in enumerate(step_allocations(self._program)):
             self._used += allocation.size_bytes
             self._event(line, "MemoryAllocation", start_ps + i * 100_000, i, allocation)
+        if self._leak_bytes:
+            self._leaks += 1
+            self._used += self._leak_bytes
+            leaked = Allocation(LEAKING, self._leak_bytes, f"[{self._leak_bytes}]")
+            # Right after the last: a step's allocations are one burst.
+            at = start_ps + len(step_allocations(self._program)) * 100_000
+            self._event(line, "MemoryAllocation", at, -1, leaked)
 
     def free(self, line: LineWriter, start_ps: int) -> None:
         """The same memory freed at the end of a step."""
@@ -77,7 +90,7 @@ class MemoryEvents:
     def _event(
         self, line: LineWriter, name: str, start_ps: int, index: int, allocation: Allocation
     ) -> None:
-        key = (name, index)
+        key = (name, index, self._leaks)
         if key not in self._encoded:
             self._encoded[key] = self._stats(name, index, allocation)
         line.add(self._plane.event_head(name), start_ps, 0, self._encoded[key])
@@ -96,10 +109,12 @@ class MemoryEvents:
             "bytes_allocated": self._used,
             "bytes_available": device.memory_bytes - self._used,
             "fragmentation": 0.03125,
-            "peak_bytes_in_use": peak_bytes(self._program),
+            "peak_bytes_in_use": peak_bytes(self._program, self._leaks * self._leak_bytes),
             "requested_bytes": allocation.size_bytes,
             "allocation_bytes": allocation.size_bytes,
-            "addr": _BASE_ADDRESS + (self._core << 36) + (index << 30),
+            "addr": _BASE_ADDRESS + (self._core << 36) + (index << 30)
+            if index >= 0
+            else _LEAK_ADDRESS + (self._core << 36) + self._leaks * self._leak_bytes,
         }
         if name == "MemoryAllocation":
             values |= {

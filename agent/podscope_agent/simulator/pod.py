@@ -7,6 +7,7 @@ from typing import Final
 from podscope_agent.errors import SimulationError
 from podscope_agent.simulator.devices import DEVICES, Device
 from podscope_agent.simulator.hlo import hlo_proto
+from podscope_agent.simulator.input_pipeline import INPUT_STAGES
 from podscope_agent.simulator.program import Program, choose_size
 from podscope_agent.simulator.timeline import (
     NOISE,
@@ -25,6 +26,7 @@ MAX_EVENTS: Final = 55_000_000
 """A trace of that many events still fits into one gRPC message."""
 MAX_HOST_BYTES: Final = 2_000_000_000
 MAX_CLOCK_SKEW_MS: Final = 60_000
+MAX_LEAK_BYTES: Final = 1 << 30
 UNLIMITED_PERIOD: Final = 64
 """Steps after which the timings repeat when a capture holds as many steps as fit."""
 
@@ -78,6 +80,9 @@ class Pod:
         name: First part of the hosts' names.
         host_bytes: Size that each profile is filled up to; None: as it comes.
         clock_skew_ms: By how much the hosts' clocks are off at most, 0 to 60,000.
+        input_stage: Which stage of the input pipeline is the slowest: batch, map or read.
+        leak_bytes: Memory that each core allocates in every step and never frees.
+        counters: Whether devices record hardware counters at the end of every step.
     """
 
     device: str = "tpu-v5e"
@@ -94,6 +99,9 @@ class Pod:
     name: str = "sim"
     host_bytes: int | None = None
     clock_skew_ms: float = 0.0
+    input_stage: str = "read"
+    leak_bytes: int = 0
+    counters: bool = False
 
     def __post_init__(self) -> None:
         if self.device not in DEVICES:
@@ -122,6 +130,11 @@ class Pod:
         if not 0 <= self.clock_skew_ms <= MAX_CLOCK_SKEW_MS:
             msg = f"clock skew {self.clock_skew_ms} ms is not between 0 and {MAX_CLOCK_SKEW_MS}"
             raise SimulationError(msg)
+        if self.input_stage not in INPUT_STAGES:
+            names = ", ".join(INPUT_STAGES)
+            msg = f"no stage '{self.input_stage}' of the input pipeline; choose one of {names}"
+            raise SimulationError(msg)
+        _check("leak bytes", self.leak_bytes, 0, MAX_LEAK_BYTES)
 
     @property
     def kind(self) -> Device:

@@ -7,7 +7,9 @@ of entries, so the document holds for any capture of the pod. The guide explains
 from collections.abc import Sequence
 from typing import Any
 
-from podscope_agent.simulator.memory import peak_bytes
+from podscope_agent.simulator.counters import step_counters
+from podscope_agent.simulator.input_pipeline import slowest_iterator
+from podscope_agent.simulator.memory import LEAKING, peak_bytes
 from podscope_agent.simulator.pod import Pod
 from podscope_agent.simulator.program import Op
 from podscope_agent.simulator.server import ServedHost
@@ -40,6 +42,9 @@ def planted_truth(pod: Pod, hosts: Sequence[ServedHost]) -> dict[str, Any]:
             "input_bound": pod.input_bound,
             "host_bytes": pod.host_bytes,
             "clock_skew_ms": pod.clock_skew_ms,
+            "input_stage": pod.input_stage,
+            "leak_bytes": pod.leak_bytes,
+            "counters": pod.counters,
             "started_at_ns": pod.started_at_ns,
             "peak_teraflops_per_second": kind.peak_tflops,
             "memory_gigabytes_per_second": kind.memory_gbps,
@@ -53,7 +58,17 @@ def planted_truth(pod: Pod, hosts: Sequence[ServedHost]) -> dict[str, Any]:
             "flops_per_core_step": program.flops_per_step,
             "bytes_per_core_step": program.bytes_per_step,
             "matrix_unit_utilization_percent": mxu_utilization_percent(pod),
-            "peak_memory_bytes_per_core": peak_bytes(program),
+            # Of captures of no fixed length nobody knows how much has leaked in the end.
+            "peak_memory_bytes_per_core": None
+            if pod.leak_bytes and not pod.steps
+            else peak_bytes(program, pod.steps * pod.leak_bytes),
+            "leak": {"framework_name": LEAKING, "bytes_per_step": pod.leak_bytes}
+            if pod.leak_bytes
+            else None,
+            "slowest_iterator": slowest_iterator(pod.input_stage),
+            "counters_per_core_step": step_counters(pod)
+            if pod.counters and kind.family != "cpu"
+            else {},
             "ops": [_op_truth(pod, op) for op in program.ops],
         },
         "capture": {"events": trace.event_count, "events_by_plane": trace.events_by_plane},

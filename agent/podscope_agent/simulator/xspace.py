@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from podscope_agent.simulator.counters import add_counters
 from podscope_agent.simulator.cpu_host import record_cpu_host
 from podscope_agent.simulator.encoding import PlaneWriter, xspace_bytes
 from podscope_agent.simulator.filler import filled
@@ -73,6 +74,8 @@ def record_host(
     if options.device_tracer_level and pod.kind.family != "cpu":
         make = tensor_core_plane if pod.kind.family == "tpu" else gpu_plane
         planes = [make(pod, host, core, window) for core in range(pod.kind.cores_per_host)]
+        for core, plane in enumerate(planes if pod.counters else ()):
+            add_counters(plane, pod, core, window)
     planes.append(_metadata_plane(pod, with_hlo=options.enable_hlo_proto))
     planes.append(_host_plane(pod, host, window, options))
     planes.append(_environment_plane(window, pod.clock_offset_ns(host), options))
