@@ -6,7 +6,7 @@ led to, say what it was spent on.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -35,7 +35,7 @@ from podscope_analyzers.inference.stats import (
     by_duration,
 )
 from podscope_analyzers.op_metrics.grouping import group_rows
-from podscope_analyzers.planes import XLA_MODULES, is_tensor_core
+from podscope_analyzers.planes import XLA_MODULES, is_gpu, is_tensor_core
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane, PreparedSpace
 from podscope_analyzers.steps.event_types import EventType
 
@@ -82,6 +82,9 @@ _TRANSFERS: Final = (
 )
 _TENSORS: Final = (Kind.LINEARIZE, Kind.DELINEARIZE, Kind.TRANSFER_FAST_PATH)
 _NAMED_PROGRAM: Final = re.compile(r"\((\d{1,20})\)$")
+# Tracers write MemcpyH2D as well as MemcpyHToD.
+_COPY_IN: Final = re.compile(r"memcpy[ _]?h(?:to|2)d", re.I)
+_COPY_OUT: Final = re.compile(r"memcpy[ _]?d(?:to|2)h", re.I)
 _NO_PROGRAM: Final = -1
 _NEVER: Final = np.iinfo(np.int64).max
 
@@ -89,7 +92,8 @@ _NEVER: Final = np.iinfo(np.int64).max
 def host_inference(space: PreparedSpace) -> InferenceStats:
     """The requests that one host answered; nothing without the threads of the host."""
     is_tpu = any(is_tensor_core(plane.name) for plane in space.planes)
-    nothing = InferenceStats(is_device_known=is_tpu)
+    has_gpu = not is_tpu and any(is_gpu(plane.name) for plane in space.planes)
+    nothing = InferenceStats(is_device_known=is_tpu, is_gpu_known=has_gpu)
     plane = space.host_plane
     if plane is None:
         return nothing
@@ -100,9 +104,9 @@ def host_inference(space: PreparedSpace) -> InferenceStats:
     requests = _find_requests(events, relations)
     batches = _Groups.of(events.group[events.of(*_BATCHES)])
     if not len(requests.ids) and not len(batches.ids):
-        return InferenceStats(models=requests.models, is_device_known=is_tpu)
+        return replace(nothing, models=requests.models)
     found = _Host(space, plane, events, relations, requests, batches)
-    return found.stats(is_tpu)
+    return replace(found.stats(), is_device_known=is_tpu, is_gpu_known=has_gpu)
 
 
 @dataclass(frozen=True)
@@ -186,7 +190,7 @@ class _Host:
     requests: _Requests
     batches: _Groups
 
-    def stats(self, is_tpu: bool) -> InferenceStats:
+    def stats(self) -> InferenceStats:
         """All of it, sorted by duration and bounded."""
         begin, end = self._request_spans()
         rows, link_request, link_batch = self._links()
@@ -230,7 +234,6 @@ class _Host:
             patterns=patterns,
             tensors=tensors,
             parameters=batching_parameters(self.space, self.requests.models),
-            is_device_known=is_tpu,
         )
         return stats.bounded(MAX_HOST_ROWS)
 
@@ -298,7 +301,26 @@ class _Host:
             start = columns.start_ps[rows]
             end = start + columns.duration_ps[rows]
             parts.append(Spans.of(EventType.DEVICE_COMPUTE_32, group, start, end))
+        parts += self._stream_spans()
         return Spans.join(parts)
+
+    def _stream_spans(self) -> Iterator[Spans]:
+        """Kernels and copies of GPUs that the host launched for a group."""
+        for plane in self.space.planes:
+            if not is_gpu(plane.name) or "correlation_id" not in plane.stat_names:
+                continue
+            for line in plane.lines:
+                if line.is_derived or not line.event_count:
+                    continue
+                columns = line.columns(["correlation_id"])
+                group = np.asarray(line.group_id, np.int64)
+                rows = np.flatnonzero((group >= 0) & columns.stat("correlation_id").present())
+                metadata, place = np.unique(columns.metadata[rows], return_inverse=True)
+                names = line.plane.event_metadata.names
+                kinds = np.array([_stream_kind(names[int(row)]) for row in metadata], np.int64)
+                start = columns.start_ps[rows]
+                end = start + columns.duration_ps[rows]
+                yield Spans(kinds[place], group[rows], start, end)
 
     def _module_lines(self) -> Iterator[tuple[PreparedLine, npt.NDArray[np.intp], Int64s]]:
         """Lines of what ran on the TensorCores, their events of groups, and these groups."""
@@ -372,6 +394,9 @@ class _Host:
             )
         )
         first_execute = _extreme(np.minimum, request, execute_at[at], count, _NEVER)
+        if any(is_gpu(plane.name) for plane in self.space.planes) and not len(execute):
+            # No runtime of GPUs says when it is called: the first copy or kernel does.
+            first_execute = _extreme(np.minimum, parts[0].group, parts[0].start_ps, count, _NEVER)
         rows = np.flatnonzero(first_execute != _NEVER)
         parts.append(
             Spans.between(EventType.HOST_PREPROCESS, rows, begin[rows], first_execute[rows])
@@ -503,6 +528,13 @@ class _Host:
                 return None
             parts.append(f"{table[int(texts['name'][row])]} {table[shape]} {table[layout]}")
         return "<br>".join(sorted(parts))
+
+
+def _stream_kind(name: str) -> EventType:
+    """What an event of a GPU's stream does; between devices and in collectives it works too."""
+    if _COPY_IN.match(name):
+        return EventType.HOST_TO_DEVICE
+    return EventType.DEVICE_TO_HOST if _COPY_OUT.match(name) else EventType.DEVICE_COMPUTE_32
 
 
 def _program_ids(line: PreparedLine) -> Int64s:

@@ -152,7 +152,8 @@ class InferenceStats:
         patterns: Which tensors were transferred together.
         tensors: Rows of ``TENSOR_COLUMNS``, one per request or batch that transferred some.
         parameters: By model, where the server told.
-        is_device_known: Whether any host is of the kind whose device times are known (TPU).
+        is_device_known: Whether any host has TPUs, of which the reference tells the times.
+        is_gpu_known: Whether any host has GPUs, of which it tells none.
     """
 
     models: tuple[str, ...] = ()
@@ -164,6 +165,17 @@ class InferenceStats:
     tensors: Rows = field(default_factory=lambda: Rows.none(TENSOR_COLUMNS))
     parameters: Mapping[str, BatchingParameters] = field(default_factory=dict)
     is_device_known: bool = False
+    is_gpu_known: bool = False
+
+    def as_reference(self) -> "InferenceStats":
+        """The same as the reference has them: without what GPUs did for the requests."""
+        if not self.is_gpu_known or self.is_device_known:
+            return self
+        return replace(
+            self,
+            requests=_zeroed(self.requests, _DEVICE_TIMES),
+            batches=_zeroed(self.batches, ("device_ps",)),
+        )
 
     @property
     def is_sampled(self) -> bool:
@@ -216,6 +228,7 @@ class InferenceStats:
             "tensors": dict(self.tensors.columns),
             "parameters": [[name, vars(told)] for name, told in self.parameters.items()],
             "is_device_known": self.is_device_known,
+            "is_gpu_known": self.is_gpu_known,
         }
 
     @classmethod
@@ -231,6 +244,8 @@ class InferenceStats:
             tensors=Rows({name: state["tensors"][name] for name in TENSOR_COLUMNS}),
             parameters={name: BatchingParameters(**told) for name, told in state["parameters"]},
             is_device_known=bool(state["is_device_known"]),
+            # Hosts of before this was told say nothing of their GPUs.
+            is_gpu_known=bool(state.get("is_gpu_known", False)),
         )
 
     @classmethod
@@ -278,7 +293,17 @@ class InferenceStats:
             tensors=Rows.join(tensors),
             parameters={k: v for part in parts for k, v in part.parameters.items()},
             is_device_known=any(part.is_device_known for part in parts),
+            is_gpu_known=any(part.is_gpu_known for part in parts),
         )
+
+
+_DEVICE_TIMES = ("preprocess_ps", "write_ps", "read_ps", "device_ps", "postprocess_ps", "idle_ps")
+
+
+def _zeroed(rows: Rows, columns: Iterable[str]) -> Rows:
+    for name in columns:
+        rows = rows.with_column(name, np.zeros(len(rows), np.int64))
+    return rows
 
 
 def _thin(

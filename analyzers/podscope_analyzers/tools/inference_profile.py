@@ -15,13 +15,13 @@ from podscope_analyzers.inference.aggregate import (
     program_ids,
 )
 from podscope_analyzers.inference.percentiles import at_percentiles, shown_rows
-from podscope_analyzers.inference.stats import ALL_MODELS, Int64s, Rows
+from podscope_analyzers.inference.stats import ALL_MODELS, InferenceStats, Int64s, Rows
 from podscope_analyzers.op_metrics.database import safe_divide
 from podscope_analyzers.result import Cell, Column, Reason, Scope, Table, ToolResult
 from podscope_analyzers.xprof_table import XprofCell, XprofColumn, XprofTable, fixed
 
 NAME: Final = "inference_profile"
-VERSION: Final = 2
+VERSION: Final = 3
 PARAMETERS: Final = {
     "request_column": "what the shown requests are ordered by, such as 'Device compute'; "
     "default 'Latency'",
@@ -58,7 +58,7 @@ NO_REQUESTS: Final = Reason(
 )
 NO_BREAKDOWN: Final = Reason(
     "no_request_breakdown",
-    "What the requests were spent on is only recorded by servers on TPUs.",
+    "What the requests were spent on is only recorded by servers on TPUs and GPUs.",
     "Latencies, batches and delays are as measured; see the trace for the rest.",
 )
 
@@ -98,19 +98,19 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     inference = stats.inference
     models = models_stats(inference, is_reference=False)
     hosts = [host.host for host in stats.hosts]
-    is_known = inference.is_device_known
+    told = _told(inference)
     tables = {
         "models": _models_table(models),
-        "latency": _latency_table(models, is_known=is_known),
-        "requests": _requests_table(models, hosts, request_order, is_known=is_known),
-        "request_averages": _request_averages_table(models, is_known=is_known),
-        "batches": _batches_table(models, hosts, batch_order, is_known=is_known),
-        "batch_averages": _batch_averages_table(models, is_known=is_known),
+        "latency": _latency_table(models, told=told),
+        "requests": _requests_table(models, hosts, request_order, told=told),
+        "request_averages": _request_averages_table(models, told=told),
+        "batches": _batches_table(models, hosts, batch_order, told=told),
+        "batch_averages": _batch_averages_table(models, told=told),
         "tensors": _tensors_table(models, inference.patterns),
     }
     count = inference.requests.total
     reasons = [] if count else [NO_REQUESTS]
-    if count and not is_known:
+    if count and "device_ps" not in told:
         reasons.append(NO_BREAKDOWN)
     result: dict[str, Any] = {
         "device_type": stats.run_environment.device_type,
@@ -206,7 +206,7 @@ def _models_table(models: list[ModelStats]) -> Table:
     )
 
 
-def _latency_table(models: list[ModelStats], *, is_known: bool) -> Table:
+def _latency_table(models: list[ModelStats], *, told: frozenset[str]) -> Table:
     """The shortest request, those at percentiles, and the longest, with what each was spent on."""
     rows: list[list[Cell]] = []
     for one in models:
@@ -220,7 +220,7 @@ def _latency_table(models: list[ModelStats], *, is_known: bool) -> Table:
                 None if one.model == ALL_MODELS else one.model,
                 percentile,
                 int(requests.duration_ps[at]) / 1e6,
-                *_request_times(requests, at, is_known=is_known),
+                *_request_times(requests, at, told=told),
             ]
             for percentile, at in places
         ]
@@ -235,15 +235,25 @@ def _latency_table(models: list[ModelStats], *, is_known: bool) -> Table:
     )
 
 
-def _request_times(requests: Rows, at: int, *, is_known: bool) -> list[float | None]:
+def _request_times(requests: Rows, at: int, *, told: frozenset[str]) -> list[float | None]:
     return [
-        int(requests[column][at]) / 1e6 if is_known or not of_device else None
-        for _, _, column, of_device in _TIMES
+        int(requests[column][at]) / 1e6 if column in told else None for _, _, column, _ in _TIMES
     ]
 
 
+def _told(inference: InferenceStats) -> frozenset[str]:
+    """Which of ``_TIMES`` the hosts tell."""
+    if inference.is_device_known:
+        return frozenset(column for _, _, column, _ in _TIMES)
+    always = frozenset(column for _, _, column, of_device in _TIMES if not of_device)
+    if inference.is_gpu_known:
+        # No runtime of GPUs records when it was called.
+        return frozenset(column for _, _, column, _ in _TIMES) - {"runtime_ps"}
+    return always
+
+
 def _requests_table(
-    models: list[ModelStats], hosts: list[str], order: str, *, is_known: bool
+    models: list[ModelStats], hosts: list[str], order: str, *, told: frozenset[str]
 ) -> Table:
     rows: list[list[Cell]] = []
     for one in models:
@@ -259,7 +269,7 @@ def _requests_table(
                     int(requests["begin_ps"][at]) / 1e6,
                     int(latency[at]) / 1e6,
                     int(requests["size"][at]) or None,
-                    *_request_times(requests, at, is_known=is_known),
+                    *_request_times(requests, at, told=told),
                 ]
             )
     return Table(
@@ -277,7 +287,7 @@ def _requests_table(
     )
 
 
-def _request_averages_table(models: list[ModelStats], *, is_known: bool) -> Table:
+def _request_averages_table(models: list[ModelStats], *, told: frozenset[str]) -> Table:
     rows: list[list[Cell]] = []
     for one in models:
         every: list[tuple[int | None, Average]] = [(None, one.request_average)]
@@ -291,8 +301,8 @@ def _request_averages_table(models: list[ModelStats], *, is_known: bool) -> Tabl
                 average.mean("duration_ps") / 1e6,
                 average.mean("size") or None,
                 *(
-                    average.mean(column) / 1e6 if is_known or not of_device else None
-                    for _, _, column, of_device in _TIMES
+                    average.mean(column) / 1e6 if column in told else None
+                    for _, _, column, _ in _TIMES
                 ),
             ]
             for size, average in every
@@ -313,7 +323,7 @@ def _request_averages_table(models: list[ModelStats], *, is_known: bool) -> Tabl
 
 
 def _batches_table(
-    models: list[ModelStats], hosts: list[str], order: str, *, is_known: bool
+    models: list[ModelStats], hosts: list[str], order: str, *, told: frozenset[str]
 ) -> Table:
     rows: list[list[Cell]] = []
     for one in models:
@@ -333,7 +343,7 @@ def _batches_table(
                     padded or None,
                     _efficiency(padding, padded),
                     int(batches["delay_ps"][at]) / 1e6,
-                    int(batches["device_ps"][at]) / 1e6 if is_known else None,
+                    int(batches["device_ps"][at]) / 1e6 if "device_ps" in told else None,
                     ", ".join(map(str, program_ids(batches, np.array([at])))) or None,
                 ]
             )
@@ -356,7 +366,7 @@ def _batches_table(
     )
 
 
-def _batch_averages_table(models: list[ModelStats], *, is_known: bool) -> Table:
+def _batch_averages_table(models: list[ModelStats], *, told: frozenset[str]) -> Table:
     rows: list[list[Cell]] = []
     for one in models:
         every: list[tuple[int | None, Average]] = [(None, one.batch_average)]
@@ -372,7 +382,7 @@ def _batch_averages_table(models: list[ModelStats], *, is_known: bool) -> Table:
                 average.mean("padded_size"),
                 _efficiency(average.sums["padding"], average.sums["padded_size"]),
                 average.mean("delay_ps") / 1e6,
-                average.mean("device_ps") / 1e6 if is_known else None,
+                average.mean("device_ps") / 1e6 if "device_ps" in told else None,
             ]
             for size, average in every
             if average.count
@@ -420,7 +430,7 @@ def _tensors_table(models: list[ModelStats], patterns: tuple[str, ...]) -> Table
 
 def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> list[object]:
     """The tables that XProf's page reads: one of models, then two or three of each."""
-    inference = stats.inference
+    inference = stats.inference.as_reference()
     models = models_stats(inference, is_reference=True)
     has_batching = any(len(one.batches) for one in models)
     meta = XprofTable(

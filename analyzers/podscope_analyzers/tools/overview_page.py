@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.host_work import compare_hosts
+from podscope_analyzers.inference.latency import latency
 from podscope_analyzers.input_pipeline.tpu_steps import TpuSteps
 from podscope_analyzers.input_pipeline.xprof import diagnostics_table, steps_table
 from podscope_analyzers.op_metrics.efficiency import (
@@ -250,6 +251,8 @@ def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> list[objec
     del parameters
     # The released reference puts SparseCores on the TensorCores' steps.
     shown = overview(stats, stats.steps.with_tensor_core_spans())
+    if shown.latency.rows:
+        shown = replace(shown, latency=latency(stats.inference.as_reference()))
     return [
         _analysis_table(stats, shown).to_json(),
         steps_table(shown.pipeline).to_json(),
