@@ -47,7 +47,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         "classification": bound.input_classification,
         "statement": bound.input_statement,
         "output_statement": bound.output_statement,
-        "evidence": [*evidence, *shares.evidence()],
+        "evidence": [*evidence, *_op_evidence(pipeline), *shares.evidence()],
         "core_count": len(shares.cores),
         "next_step": _next_step(pipeline, evidence),
         "host_input_time_us": {
@@ -73,7 +73,29 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     )
 
 
+def _op_evidence(pipeline: InputPipeline) -> tuple[str, ...]:
+    """What the hosts spend most of their input time on, where steps wait for it."""
+    if pipeline.bottleneck.input_classification not in {"host", "both"} or not pipeline.ops:
+        return ()
+    spent: dict[str, float] = {}
+    for op in pipeline.ops:
+        spent[op.category] = spent.get(op.category, 0.0) + op.self_time_ratio
+    most = max(spent, key=spent.__getitem__)
+    longest = next(op for op in pipeline.ops if op.category == most)
+    if spent[most] <= 0:
+        return ()
+    return (
+        f"Of the self time of the hosts' input operations {spent[most]:.1%} is {most.lower()}, "
+        f"most of it in {longest.name} ({longest.self_time_ratio:.1%}).",
+    )
+
+
 def _next_step(pipeline: InputPipeline, evidence: Sequence[str]) -> str:
+    if pipeline.bottleneck.input_classification == "unknown":
+        return (
+            "Annotate the steps, or capture for longer than one step: only steps tell how long "
+            "the input was waited for."
+        )
     is_bound = pipeline.bottleneck.input_classification in {"host", "both"}
     if is_bound and evidence and not pipeline.time.uses_tf_data:
         return (

@@ -102,3 +102,13 @@ def test_without_steps_there_is_nothing_to_range_over() -> None:
     told = run_tool("input_pipeline_analyzer", [empty], Scope(["h0"])).result
     assert (told["series"]["rows"], told["cores"]["rows"]) == ([], [])
     assert told["input_ratio"] is None
+    assert told["next_step"].startswith("Annotate the steps")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_longest_input_operation_is_named(device: str) -> None:
+    told = _told(device)
+    (said,) = [one for one in told["evidence"] if "input operations" in one]
+    longest = max(_rows(told["host_ops"]), key=lambda row: row["self_time_ms"])
+    assert longest["operation"] in said
+    assert longest["category"].lower() in said

@@ -19,7 +19,6 @@ const MANY_ROWS = 12;
 
 /** The analyzer's statement opens with its clause: "The program is HIGHLY input-bound: 36.9% …". */
 function verdictOf(pipeline: InputPipeline, why: Reason | undefined): VerdictParts {
-  const worst = longestStage(pipeline.stages);
   const clauses = {
     host: "Highly input-bound.",
     both: /POTENTIALLY/.test(pipeline.statement) ? "Potentially input-bound." : "Moderately input-bound.",
@@ -29,11 +28,10 @@ function verdictOf(pipeline: InputPipeline, why: Reason | undefined): VerdictPar
   const tones = { host: "warn", both: "warn", device: "ok", unknown: "info" } as const;
   if (pipeline.classification === "unknown") return { tone: "info", clause: clauses.unknown, sentence: why?.advice ?? pipeline.nextStep };
   const rest = pipeline.statement.replace(/^[^:]*: /, "");
-  const ahead = worst && pipeline.classification !== "device" ? ` On the hosts ${worst.label.toLowerCase()} takes most, ${percent(worst.ratio)} of the input's time.` : "";
   return {
     tone: tones[pipeline.classification],
     clause: clauses[pipeline.classification],
-    sentence: `${rest.charAt(0).toUpperCase()}${rest.slice(1)}${ahead}`,
+    sentence: `${rest.charAt(0).toUpperCase()}${rest.slice(1)}`,
     ruledOut: [...pipeline.evidence, pipeline.outputStatement].filter(Boolean).join(" ") || undefined,
   };
 }
