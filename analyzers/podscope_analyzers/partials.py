@@ -7,6 +7,7 @@ decoded again, and the order in which hosts arrive does not matter.
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from podscope_analyzers.errors import PartialError
@@ -123,15 +124,21 @@ class HostPartial:
             {
                 "partial_version": PARTIAL_VERSION,
                 "host": self.host,
-                "hostname": self.hostname,
-                **{name: getattr(self, name).to_state() for name in _SECTIONS},
-                "program_titles": dict(self.program_titles),
-                "cores": {core: details.to_state() for core, details in self.cores.items()},
-                "errors": list(self.errors),
-                "warnings": list(self.warnings),
-                "losses": [vars(loss) for loss in self.losses],
+                **{name: getattr(self, name).to_state() for name in SECTIONS},
+                **self.plain_state(),
             }
         )
+
+    def plain_state(self) -> dict[str, Any]:
+        """What is no section: plain values that ``from_plain`` reads back."""
+        return {
+            "hostname": self.hostname,
+            "program_titles": dict(self.program_titles),
+            "cores": {core: details.to_state() for core, details in self.cores.items()},
+            "errors": list(self.errors),
+            "warnings": list(self.warnings),
+            "losses": [vars(loss) for loss in self.losses],
+        }
 
     @classmethod
     def from_bytes(cls, packed: bytes, *, max_bytes: int = MAX_UNPACKED_BYTES) -> Self:
@@ -158,24 +165,34 @@ class HostPartial:
 
     @classmethod
     def _from_state(cls, state: Mapping[str, Any]) -> Self:
-        from podscope_analyzers.core_details import CoreDetails
-        from podscope_analyzers.result import Loss
+        sections = {name: section_kind(name).from_state(state[name]) for name in SECTIONS}
+        plain = {name: from_plain(name, state[name]) for name in PLAIN}
+        return cls(host=str(state["host"]), **plain, **sections)
 
-        sections = {name: _kind(path).from_state(state[name]) for name, path in _SECTIONS.items()}
-        return cls(
-            host=str(state["host"]),
-            hostname=str(state["hostname"]),
-            program_titles={int(k): str(v) for k, v in state["program_titles"].items()},
-            cores={int(k): CoreDetails.from_state(v) for k, v in state["cores"].items()},
-            errors=tuple(state["errors"]),
-            warnings=tuple(state["warnings"]),
-            losses=tuple(Loss(**loss) for loss in state["losses"]),
-            **sections,
-        )
+
+PLAIN: Final = ("hostname", "program_titles", "cores", "errors", "warnings", "losses")
+"""What a partial holds beside its host's name, ``SECTIONS`` and ``PARTS``."""
+
+
+def from_plain(name: str, state: Any) -> Any:
+    """One of ``PLAIN`` out of what ``plain_state`` gave."""
+    from podscope_analyzers.core_details import CoreDetails
+    from podscope_analyzers.result import Loss
+
+    match name:
+        case "hostname":
+            return str(state)
+        case "program_titles":
+            return {int(k): str(v) for k, v in state.items()}
+        case "cores":
+            return {int(k): CoreDetails.from_state(v) for k, v in state.items()}
+        case "losses":
+            return tuple(Loss(**loss) for loss in state)
+    return tuple(state)
 
 
 # Modules are loaded when a section is read back, and not where it is only written.
-_SECTIONS: Final[Mapping[str, str]] = {
+SECTIONS: Final[Mapping[str, str]] = {
     "run_environment": "run_environment:RunEnvironment",
     "perf_env": "peaks:PerfEnv",
     "host_ops": "op_metrics.database:OpDatabase",
@@ -202,6 +219,12 @@ PARTS: Final[Mapping[str, str]] = {
 """What is stored in files of its own, by attribute; the tools that need one name it."""
 
 
+def section_kind(name: str) -> Any:
+    """What one of ``SECTIONS`` is; it has ``to_state`` and ``from_state``."""
+    return _kind(SECTIONS[name])
+
+
+@cache
 def _kind(path: str) -> Any:
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(f"{__package__}.{module}"), name)

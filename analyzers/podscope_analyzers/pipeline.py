@@ -1,10 +1,12 @@
 """From bytes to results: each host once, then any tool over any of the hosts."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from mmap import mmap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, cast
+
+import numpy as np
 
 from podscope_analyzers.capture_stats import CaptureStats, Diagnostics, HostRow
 from podscope_analyzers.lazy import lazily
@@ -14,6 +16,7 @@ from podscope_analyzers.sections import HostSections
 from podscope_analyzers.xspace import open_xspace
 
 if TYPE_CHECKING:
+    from podscope_analyzers.op_metrics.database import OpDatabase
     from podscope_analyzers.result import Scope, ToolResult
     from podscope_analyzers.step_times import StepTimes
     from podscope_analyzers.steps.database import Int64s, StepDatabase
@@ -94,6 +97,51 @@ def combine(
     """
     ordered = sorted(partials, key=lambda partial: partial.host)
     numbers = cache(lambda: _complete_steps(ordered)) if with_step_times else None
+    joint = Joint(
+        ops={name: _databases_of(ordered, name, numbers) for name in ADD_CORES},
+        step_numbers=numbers,
+        steps=lambda keep_incomplete: _combined_steps(ordered, keep_incomplete=keep_incomplete),
+        has_incomplete=lambda: any(p.steps.incomplete_steps().any() for p in ordered),
+    )
+    return combined_stats(ordered, joint, keep_incomplete_steps=keep_incomplete_steps)
+
+
+ADD_CORES: Final[Mapping[str, bool]] = {
+    "host_ops": False,
+    "device_ops": True,
+    "host_execution": True,
+}
+"""The databases of operations, and whether the cores of several hosts add in them."""
+
+
+@dataclass(frozen=True)
+class Joint:
+    """What is not put together host by host.
+
+    Attributes:
+        ops: Databases of operations of all hosts, by ``ADD_CORES``' names.
+        steps: The common steps, with those that the capture cut or without.
+        has_incomplete: Whether it cut any.
+        step_numbers: Of every host the ids of the complete steps that all have, in order; None
+            where times by step are not wanted.
+    """
+
+    ops: Mapping[str, "Callable[[], OpDatabase]"]
+    steps: "Callable[[bool], StepDatabase]"
+    has_incomplete: Callable[[], bool]
+    step_numbers: "Callable[[], list[Int64s]] | None"
+
+
+def combined_stats(
+    ordered: Sequence[HostPartial], joint: Joint, *, keep_incomplete_steps: bool
+) -> CaptureStats:
+    """The stats of hosts, each combined when it is first read.
+
+    Args:
+        ordered: The hosts by name; of the sections in ``joint`` nothing is read.
+        joint: The rest.
+        keep_incomplete_steps: As in ``combine``.
+    """
 
     def stats() -> CaptureStats:
         return combined
@@ -102,19 +150,16 @@ def combine(
         CaptureStats,
         {
             "hosts": lambda: tuple(_host_row(i, partial) for i, partial in enumerate(ordered)),
-            "host_ops": lambda: _databases(ordered, "host_ops", numbers, add_cores=False),
-            "device_ops": lambda: _databases(ordered, "device_ops", numbers),
-            "host_execution": lambda: _databases(ordered, "host_execution", numbers),
+            **joint.ops,
             "steps": lambda: (
                 stats().all_steps
                 # Steps of TPUs, and few steps, are all kept: the same once more.
-                if keep_incomplete_steps
-                or not any(p.steps.incomplete_steps().any() for p in ordered)
-                else _combined_steps(ordered, keep_incomplete=False)
+                if keep_incomplete_steps or not joint.has_incomplete()
+                else joint.steps(False)
             ),
-            "all_steps": lambda: _combined_steps(ordered, keep_incomplete=True),
+            "all_steps": lambda: joint.steps(True),
             "cores": lambda: _cores(ordered),
-            "kernels": lambda: _kernels(ordered, numbers),
+            "kernels": lambda: _kernels(ordered, joint.step_numbers),
             "run_environment": lambda: _run_environment(ordered),
             "perf_env": lambda: _perf_env(ordered),
             "inference": lambda: _inference(ordered),
@@ -133,22 +178,33 @@ def combine(
     return combined
 
 
-def _databases(
-    ordered: Sequence[HostPartial],
-    name: str,
-    numbers: "Callable[[], list[Int64s]] | None",
-    *,
-    add_cores: bool = True,
-) -> object:
-    from podscope_analyzers.op_metrics.database import OpDatabase
+def _databases_of(
+    ordered: Sequence[HostPartial], name: str, numbers: "Callable[[], list[Int64s]] | None"
+) -> "Callable[[], OpDatabase]":
+    def combined() -> "OpDatabase":
+        from podscope_analyzers.op_metrics.pod_ops import PodOps
+        from podscope_analyzers.op_metrics.pod_step_times import PodStepTimes
 
-    databases: list[OpDatabase] = [getattr(partial, name) for partial in ordered]
-    by_step = _numbered([database.step_times for database in databases], numbers)
-    parts = [
-        replace(database, step_times=times)
-        for database, times in zip(databases, by_step, strict=True)
-    ]
-    return OpDatabase.combine(parts, add_cores=add_cores)
+        databases = [getattr(partial, name) for partial in ordered]
+        if len(databases) == 1:
+            (one,) = databases
+            (own_times,) = _numbered([one.step_times], numbers)
+            return cast("OpDatabase", replace(one, step_times=own_times))
+        ranks = np.arange(len(databases))
+        ops = PodOps.of_hosts(enumerate(databases), ranks, add_cores=ADD_CORES[name]).database()
+        if numbers is None or not any(len(one.step_times.op) for one in databases):
+            return ops
+        steps = [partial.steps for partial in ordered]
+        times = PodStepTimes.of(list(zip(databases, steps, strict=True)))
+        common = numbers()
+        first = [
+            int(np.searchsorted(own.step_numbers, ids[0])) if len(ids) else -1
+            for own, ids in zip(steps, common, strict=True)
+        ]
+        count = max((len(ids) for ids in common), default=0)
+        return replace(ops, step_times=times.common(ops, np.array(first, np.int64), count))
+
+    return combined
 
 
 def _numbered(

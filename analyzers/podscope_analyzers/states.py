@@ -38,6 +38,17 @@ def pack_state(state: Mapping[str, Any], *, level: int = 6) -> bytes:
     Raises:
         TypeError: the state holds a value of another kind.
     """
+    header, arrays, size = encode_state(state)
+    prefix = _PREFIX.pack(MAGIC, FORMAT, len(header), size)
+    return prefix + zlib.compress(header + b"".join(arrays), level)
+
+
+def encode_state(state: Mapping[str, Any]) -> tuple[bytes, list[bytes], int]:
+    """A state as its JSON header, the bytes of its arrays, and the size of these.
+
+    Raises:
+        TypeError: the state holds a value of a kind that cannot be stored.
+    """
     arrays: list[bytes] = []
     offset = 0
 
@@ -76,8 +87,7 @@ def pack_state(state: Mapping[str, Any], *, level: int = 6) -> bytes:
         raise TypeError(msg)
 
     header = json.dumps(encode(state), separators=(",", ":"), ensure_ascii=True).encode()
-    prefix = _PREFIX.pack(MAGIC, FORMAT, len(header), offset)
-    return prefix + zlib.compress(header + b"".join(arrays), level)
+    return header, arrays, offset
 
 
 def unpack_state(packed: bytes, *, max_bytes: int = MAX_UNPACKED_BYTES) -> dict[str, Any]:
@@ -104,10 +114,18 @@ def unpack_state(packed: bytes, *, max_bytes: int = MAX_UNPACKED_BYTES) -> dict[
     if total > max_bytes:
         msg = f"the partial result unpacks to {total} bytes, more than the limit of {max_bytes}"
         raise PartialError(msg)
-    body = _inflate(memoryview(packed)[_PREFIX.size :], total)
+    body = memoryview(_inflate(memoryview(packed)[_PREFIX.size :], total))
+    return decode_state(body[:header_bytes], body[header_bytes:])
+
+
+def decode_state(header: memoryview, arrays: memoryview) -> dict[str, Any]:
+    """The state that ``encode_state`` wrote; its arrays are read-only views of what is given.
+
+    Raises:
+        PartialError: the bytes are damaged.
+    """
     try:
-        header = json.loads(body[:header_bytes])
-        state = _decode(header, memoryview(body)[header_bytes:])
+        state = _decode(json.loads(bytes(header)), arrays)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         msg = f"the partial result is damaged ({error}); {_ADVICE}"
         raise PartialError(msg) from error

@@ -61,12 +61,21 @@ class StepTimes:
             self_ps: Shape (n,).
         """
         kept = np.flatnonzero((step >= 0) & (op >= 0))
-        return cls._summed(op[kept].astype(np.int64), step[kept], self_ps[kept])
+        return cls.summed(op[kept].astype(np.int64), step[kept], self_ps[kept])
 
     @classmethod
-    def _summed(
+    def summed(
         cls, op: Int64s, step: Int64s, self_ps: Int64s, first: int = _FROM, last: int = _TO
     ) -> "StepTimes":
+        """Sums of the rows of one operation and step; of what is known of the steps given.
+
+        Args:
+            op: Shape (n,).
+            step: Shape (n,).
+            self_ps: Shape (n,).
+            first: First step that is known.
+            last: Last step that is known.
+        """
         row, ops = factorise(op)
         column, steps = factorise(step)
         total = np.zeros(len(ops) * len(steps), np.int64)
@@ -102,7 +111,7 @@ class StepTimes:
                 strict=True,
             )
         )
-        return cls._summed(op, step, self_ps, first, last)
+        return cls.summed(op, step, self_ps, first, last)
 
     def bounded(self) -> "StepTimes":
         """At most ``MAX_CELLS`` pairs: of few operations more steps, of many the longest."""

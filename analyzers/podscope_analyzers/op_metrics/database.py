@@ -64,7 +64,7 @@ TEXT_COLUMNS: Final = (
 )
 # Those taken from the first operation of a key that has them.
 _TEXT_METADATA: Final = tuple(name for name in TEXT_COLUMNS if name != "name")
-_SUMS: Final = (
+SUMS: Final = (
     "occurrences",
     "time_ps",
     "self_time_ps",
@@ -78,10 +78,10 @@ _SUMS: Final = (
     "own_model_flops",
     "energy_j",
 )
-_DTYPES: Final[Mapping[str, type[np.generic]]] = {
+DTYPES: Final[Mapping[str, type[np.generic]]] = {
     **dict.fromkeys(TEXT_COLUMNS, np.int32),
-    **dict.fromkeys(_SUMS[:7], np.int64),
-    **dict.fromkeys(_SUMS[7:], np.float64),
+    **dict.fromkeys(SUMS[:7], np.int64),
+    **dict.fromkeys(SUMS[7:], np.float64),
     "module_id": np.int64,
     "min_time_ps": np.int64,
     "source_line": np.int32,
@@ -91,7 +91,7 @@ _DTYPES: Final[Mapping[str, type[np.generic]]] = {
     "cost_source": np.uint8,
     "parent": np.int32,
 }
-COLUMNS: Final = tuple(_DTYPES)
+COLUMNS: Final = tuple(DTYPES)
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class OpDatabase:
         count = len(columns["name"])
         full = empty_columns(count)
         for name, values in columns.items():
-            full[name] = np.broadcast_to(np.asarray(values), (count,)).astype(_DTYPES[name])
+            full[name] = np.broadcast_to(np.asarray(values), (count,)).astype(DTYPES[name])
         return cls(full, texts.texts(), **scalars)
 
     def __len__(self) -> int:
@@ -298,8 +298,8 @@ class OpDatabase:
 
     def to_state(self) -> dict[str, Any]:
         """The database as arrays, texts and numbers."""
-        scalars = {name: int(getattr(self, name)) for name in _SCALARS}
-        accesses = {name: getattr(self.accesses, name) for name in _ACCESS_COLUMNS}
+        scalars = {name: int(getattr(self, name)) for name in SCALARS}
+        accesses = {name: getattr(self.accesses, name) for name in ACCESS_COLUMNS}
         return {
             "columns": dict(self.columns),
             "texts": list(self.texts),
@@ -311,8 +311,8 @@ class OpDatabase:
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "OpDatabase":
         """The database that ``to_state`` wrote."""
-        accesses = MemoryAccesses(**{name: state["accesses"][name] for name in _ACCESS_COLUMNS})
-        scalars = {name: int(state[name]) for name in _SCALARS}
+        accesses = MemoryAccesses(**{name: state["accesses"][name] for name in ACCESS_COLUMNS})
+        scalars = {name: int(state[name]) for name in SCALARS}
         columns = {name: state["columns"][name] for name in COLUMNS}
         step_times = StepTimes.from_state(state["step_times"])
         return cls(columns, tuple(state["texts"]), accesses, step_times, **scalars)
@@ -336,7 +336,7 @@ class OpDatabase:
         return _combine(parts, add_cores)
 
 
-_SCALARS: Final = (
+SCALARS: Final = (
     "total_time_ps",
     "total_op_time_ps",
     "normalized_total_op_time_ps",
@@ -347,7 +347,7 @@ _SCALARS: Final = (
     "infeed_enqueue_ps",
     "infeed_enqueue_start_difference_ps",
 )
-_ACCESS_COLUMNS: Final = ("op", "space", "access", "size_bytes")
+ACCESS_COLUMNS: Final = ("op", "space", "access", "size_bytes")
 
 
 def safe_divide(dividend: float, divisor: float) -> float:
@@ -358,7 +358,7 @@ def safe_divide(dividend: float, divisor: float) -> float:
 def empty_columns(count: int) -> dict[str, NDArray[Any]]:
     """Columns of zeros, with no row below another."""
     columns: dict[str, NDArray[Any]] = {
-        name: np.zeros(count, dtype) for name, dtype in _DTYPES.items()
+        name: np.zeros(count, dtype) for name, dtype in DTYPES.items()
     }
     columns["parent"] -= 1
     return columns
@@ -393,7 +393,7 @@ def _combine(parts: Sequence[OpDatabase], add_cores: bool) -> OpDatabase:
     columns["cost_source"] = first_nonzero(group, top("cost_source"), count)
     # A line belongs to the file that it is of: both are of the first that has a file.
     columns["source_line"] = _lines_of_files(group, top("source_file"), top("source_line"), first)
-    for name in _SUMS:
+    for name in SUMS:
         total = columns[name]
         np.add.at(total, group, top(name))
     columns["is_eager"] = np.bincount(group, weights=top("is_eager"), minlength=count) > 0
@@ -458,11 +458,11 @@ def _with_accesses_and_children(
             )
         )
     for name in COLUMNS:
-        columns[name] = np.concatenate([columns[name], *below[name]]).astype(_DTYPES[name])
+        columns[name] = np.concatenate([columns[name], *below[name]]).astype(DTYPES[name])
     joined = MemoryAccesses(
-        *(np.concatenate([getattr(one, name) for one in accesses]) for name in _ACCESS_COLUMNS)
+        *(np.concatenate([getattr(one, name) for one in accesses]) for name in ACCESS_COLUMNS)
     )
-    scalars = {name: sum(getattr(part, name) for part in parts) for name in _SCALARS}
+    scalars = {name: sum(getattr(part, name) for part in parts) for name in SCALARS}
     step_times = StepTimes.combine([part.step_times for part in parts], places)
     return OpDatabase(columns, texts.texts(), joined.summed(), step_times, **scalars)
 
