@@ -1,6 +1,11 @@
 """Every table in one place, for the migrations and the schema check."""
 
-from podscope_collector.analyses.models import HostSummary, PodViewerRow, StoredToolResult
+from podscope_collector.analyses.models import (
+    HostSummary,
+    PodViewerRow,
+    StoredPodState,
+    StoredToolResult,
+)
 from podscope_collector.captures.models import Capture, CaptureAttempt, CaptureHost
 from podscope_collector.db import Base
 from podscope_collector.schedules.models import Schedule
@@ -14,6 +19,7 @@ MODELS = (
     HostSummary,
     PodViewerRow,
     Schedule,
+    StoredPodState,
     StoredToolResult,
     WorkItem,
 )

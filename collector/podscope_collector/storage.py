@@ -5,6 +5,7 @@ lie beside it under ``<root>/.podscope``, where no viewer looks.
 """
 
 import hashlib
+import os
 import secrets
 import tempfile
 import threading
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from io import FileIO
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import ClassVar, Final, Literal
 
@@ -33,8 +35,9 @@ XSPACE_SUFFIX: Final = ".xplane.pb"
 SCHEMES: Final = ("s3://", "gs://")
 
 Buffer = bytes | bytearray | memoryview
-DerivedKind = Literal["partials", "parts", "results", "rejected"]
-"""``partials`` per host, ``parts`` of them that only few tools read, ``results`` of tools,
+DerivedKind = Literal["partials", "parts", "pods", "results", "rejected"]
+"""``partials`` per host, ``parts`` of them that only few tools read, ``pods``: the combined state
+of all hosts of a capture, ``results`` of tools,
 ``rejected``: bytes that are no valid profile."""
 
 _MAX_COMPONENT = 240
@@ -290,6 +293,25 @@ class Storage:
             try:
                 return bytes(obstore.get(self._open(), path).bytes())
             except (NotFoundError, FileNotFoundError) as error:
+                msg = f"no file {path} below {self.root}"
+                raise InputNotFoundError(msg) from error
+
+    def mapped(self, path: str) -> bytes | mmap:
+        """Content of a file that nobody changes: in memory mapped where it is on this machine.
+
+        Raises:
+            InputNotFoundError: There is none.
+            StorageError: It cannot be read.
+        """
+        if self.folder is None:
+            return self.read(path)
+        with self._errors(f"read {path} of {self.root}"):
+            try:
+                with (self.folder / path).open("rb") as file:
+                    # Nothing of no length can be mapped.
+                    empty = not os.fstat(file.fileno()).st_size
+                    return b"" if empty else mmap(file.fileno(), 0, access=ACCESS_READ)
+            except FileNotFoundError as error:
                 msg = f"no file {path} below {self.root}"
                 raise InputNotFoundError(msg) from error
 

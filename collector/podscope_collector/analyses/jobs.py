@@ -1,17 +1,20 @@
 """What runs in an analysis process: read from storage, analyse, store, return the rest as JSON."""
 
+import functools
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.clocks import HostClock
-from podscope_analyzers.partials import PARTS, HostPartial
+from podscope_analyzers.partials import PARTS
 from podscope_analyzers.pipeline import analyze_host, combine, run_on_stats
 from podscope_analyzers.registry import TOOLS, Tool
 from podscope_analyzers.result import MissingHost, Scope, Table, ToolResult
 from podscope_analyzers.summary import summarize_hosts
 from podscope_analyzers.xspace import verify
+from podscope_collector.analyses.pod_states import StoredPartial, bring_up_to_date, open_state
 from podscope_collector.storage import Storage
 
 _ALL_HOSTS = "ALL_HOSTS"
@@ -41,7 +44,7 @@ def analyze_stored_host(
     """Analyse one stored XSpace; its partial goes to storage.
 
     Returns:
-        ``summary``, ``partial_file`` and ``results``, ready for the database.
+        ``summary``, ``partial_file``, ``partial_digest`` and ``results``, ready for the database.
 
     Raises:
         XSpaceError: It is damaged, in whatever part.
@@ -55,11 +58,13 @@ def analyze_stored_host(
     for part in PARTS:
         storage.put_derived("parts", session, f"{host}.{part}", partial.part_to_bytes(part))
     stored = storage.put_derived("partials", session, f"{host}.partial", partial.to_bytes())
-    tools = _Results([partial], Scope(hosts=[host], session=session, capture=capture_id))
+    scope = Scope(hosts=[host], session=session, capture=capture_id)
+    tools = _Results(functools.partial(combine, [partial]), scope)
     summary = {name: getattr(partial.summary, name) for name in _SUMMARY_FIELDS}
     return {
         "summary": {**summary, "breakdown": dict(partial.summary.breakdown)},
         "partial_file": stored.path,
+        "partial_digest": stored.sha256,
         "results": [
             _packed(tools.of(tool), storage, session, host, max_inline_bytes)
             for tool in TOOLS.values()
@@ -68,23 +73,44 @@ def analyze_stored_host(
     }
 
 
+def merge_stored_hosts(
+    storage_root: str, session: str, partials: Sequence[StoredPartial], files: Sequence[str]
+) -> dict[str, Any]:
+    """Bring the combined state of a capture's hosts up to date with their stored partials.
+
+    Args:
+        storage_root: Where both are.
+        session: The capture's.
+        partials: Of all hosts that have one.
+        files: The state of before; empty without one.
+
+    Returns:
+        ``files`` of the state, how many hosts were ``merged`` into it, and ``why_anew`` all of them
+        where the state of before could not be used.
+    """
+    kept = bring_up_to_date(Storage(storage_root), session, partials, files)
+    return {"files": list(kept.files), "merged": kept.merged, "why_anew": kept.why_anew}
+
+
 def reduce_stored_capture(
     storage_root: str,
     session: str,
     capture_id: str,
-    partials: Sequence[tuple[str, str]],
+    hosts: Sequence[str],
     missing: Sequence[tuple[str, str]],
+    files: Sequence[str],
     max_inline_bytes: int,
     clocks: Sequence[tuple[str, int, int]] = (),
 ) -> dict[str, Any]:
-    """Make the results of all hosts together out of their stored partials.
+    """Make the results of all hosts together out of their combined state.
 
     Args:
-        storage_root: As in the settings.
-        session: Folder of the capture.
-        capture_id: For the results.
-        partials: Host and file of each.
-        missing: Host and reason of each that is in none of them.
+        storage_root: Where it is.
+        session: The capture's.
+        capture_id: For the results' scope.
+        hosts: Those in the state, in the order of the request.
+        missing: The others, with the reasons.
+        files: Of the state.
         max_inline_bytes: Larger results go to storage.
         clocks: Host, offset and error of each clock that was measured, nanoseconds.
 
@@ -93,13 +119,13 @@ def reduce_stored_capture(
     """
     storage = Storage(storage_root)
     scope = Scope(
-        hosts=[host for host, _ in partials],
+        hosts=list(hosts),
         session=session,
         capture=capture_id,
         missing_hosts=[MissingHost(host, reason) for host, reason in missing],
         clocks={host: HostClock(offset_ns, error_ns) for host, offset_ns, error_ns in clocks},
     )
-    tools = _Results([HostPartial.from_bytes(storage.read(path)) for _, path in partials], scope)
+    tools = _Results(open_state(storage, files).stats, scope)
     pod = tools.of(TOOLS["pod_viewer"])
     summary = summarize_hosts(tools.stats(keep_incomplete_steps=False)).to_json()
     return {
@@ -119,16 +145,16 @@ def reduce_stored_capture(
 class _Results:
     """Results of several tools on the same hosts, which are combined once for all of them."""
 
-    def __init__(self, partials: Sequence[HostPartial], scope: Scope) -> None:
-        self._partials = partials
+    def __init__(self, combined: Callable[..., CaptureStats], scope: Scope) -> None:
+        self._combined = combined
         self._scope = scope
         self._stats: dict[bool, CaptureStats] = {}
         self._results: dict[str, ToolResult] = {}
 
     def stats(self, *, keep_incomplete_steps: bool) -> CaptureStats:
         if keep_incomplete_steps not in self._stats:
-            self._stats[keep_incomplete_steps] = combine(
-                self._partials, keep_incomplete_steps=keep_incomplete_steps
+            self._stats[keep_incomplete_steps] = self._combined(
+                keep_incomplete_steps=keep_incomplete_steps
             )
         return self._stats[keep_incomplete_steps]
 
@@ -151,7 +177,10 @@ def _packed(
     text = json.dumps(content, allow_nan=False).encode()
     file = None
     if len(text) > max_inline_bytes:
-        file = storage.put_derived("results", session, f"{host}.{result.tool}.json", text).path
+        # A name for these bytes: who makes older results at the same time does not replace them.
+        digest = hashlib.sha256(text).hexdigest()[:16]
+        name = f"{host}.{result.tool}.{digest}.json"
+        file = storage.put_derived("results", session, name, text).path
     return {
         "tool": result.tool,
         "version": result.version,

@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from podscope_collector.db import Base, HasId, JsonObject
+from podscope_collector.db import Base, HasId, JsonList, JsonObject
 
 
 class HostSummary(Base):
@@ -17,6 +17,7 @@ class HostSummary(Base):
         duty_cycle_ratio: Share of time that the devices were busy, 0-1.
         flops_per_second: Achieved by one device of the host on average.
         partial_file: Where the host's partial is stored.
+        partial_digest: SHA-256 of it in hex; null for those of before digests were kept.
     """
 
     __tablename__ = "host_summaries"
@@ -36,6 +37,25 @@ class HostSummary(Base):
     peak_flops_per_second: Mapped[float | None]
     breakdown: Mapped[JsonObject]
     partial_file: Mapped[str] = mapped_column(Text)
+    partial_digest: Mapped[str | None] = mapped_column(String(64))
+    created_at: Mapped[datetime]
+
+
+class StoredPodState(Base):
+    """The combined state of the hosts of a capture; see ``pod_states``.
+
+    Attributes:
+        generation: Counts up with every change; who changes it must know the one before.
+        files: Keys of its files in the storage, the oldest first.
+    """
+
+    __tablename__ = "pod_states"
+
+    capture_id: Mapped[uuid.UUID] = mapped_column(
+        ForeignKey("captures.id", ondelete="CASCADE"), primary_key=True
+    )
+    generation: Mapped[int]
+    files: Mapped[JsonList]
     created_at: Mapped[datetime]
 
 
@@ -66,6 +86,7 @@ class StoredToolResult(HasId, Base):
         host: Empty for the result of all hosts.
         body: The result's JSON; null when it is large and ``file`` points at it.
         tables: Its tables, for CSV; null when ``file`` holds them.
+        generation: Of the pod's state that it was made of; null for results of single hosts.
     """
 
     __tablename__ = "tool_results"
@@ -80,4 +101,5 @@ class StoredToolResult(HasId, Base):
     tables: Mapped[JsonObject | None]
     file: Mapped[str | None] = mapped_column(Text)
     size_bytes: Mapped[int] = mapped_column(BigInteger)
+    generation: Mapped[int | None]
     created_at: Mapped[datetime]

@@ -3,21 +3,30 @@
 import json
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final, TypeVar
 
+import structlog
+
+from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.clocks import HostClock
+from podscope_analyzers.errors import PartialError
 from podscope_analyzers.partials import HostPartial
-from podscope_analyzers.pipeline import run_tool, run_tool_xprof
-from podscope_analyzers.registry import TOOLS, Tool
-from podscope_analyzers.result import MissingHost, Scope
+from podscope_analyzers.pipeline import run_on_stats, run_tool, run_tool_xprof
+from podscope_analyzers.registry import TOOLS, Tool, check_parameters
+from podscope_analyzers.result import MissingHost, Scope, ToolResult
 from podscope_collector.analyses import services
+from podscope_collector.analyses.pod_states import StoredPartial, open_state
 from podscope_collector.captures.services import find_capture, find_host
 from podscope_collector.captures.states import AnalysisState
 from podscope_collector.errors import CollectorError, InputNotFoundError, RequestError
 from podscope_collector.runtime import Runtime
 from podscope_collector.storage import Storage
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
 
 ALL_HOSTS = "ALL_HOSTS"
 
@@ -91,14 +100,17 @@ def ask(
     with runtime.database.reading() as session:
         capture = find_capture(session, capture_id)
         if not host and for_first:
-            analyzed = sorted(name for name, _ in services.partials_of(session, capture_id))
+            analyzed = sorted(one.host for one in services.partials_of(session, capture_id))
             host = analyzed[0] if analyzed else ""
+        is_merged = False
         if host:
             row = find_host(session, capture_id, host)
             state, error = row.analysis_state, row.analysis_error or row.message
         else:
             state, error = capture.analysis_state, capture.analysis_error
-    if state is AnalysisState.DONE:
+            # While hosts come late, results are of those that are there.
+            is_merged = services.find_state(session, capture_id) is not None
+    if state is AnalysisState.DONE or (is_merged and state is not AnalysisState.FAILED):
         return Question(capture_id, tool, host, parameters)
     whose = f"host {host}" if host else "the capture"
     if state is AnalysisState.FAILED or state is None:
@@ -111,47 +123,125 @@ def ask(
 def answer(runtime: Runtime, question: Question) -> dict[str, Any]:
     """``body`` and ``tables`` of a result, JSON-ready."""
     if not question.parameters:
-        with runtime.database.reading() as session:
-            stored = services.find_result(
-                session, question.capture_id, question.tool.name, question.host
-            )
-        if stored is not None and stored.file is not None:
-            found: dict[str, Any] = json.loads(runtime.storage.read(stored.file))
+        found = _found(runtime, question)
+        if found is not None:
             return found
-        if stored is not None:
-            return {"body": stored.body, "tables": stored.tables}
-    with _computing:
-        partials, scope = _load(runtime, question)
-        result = run_tool(question.tool.name, partials, scope, question.parameters)
+    tool, given = question.tool, question.parameters
+    check_parameters(tool, given)
+
+    def of_state(stats: CaptureStats, scope: Scope) -> ToolResult:
+        return run_on_stats(tool, stats, scope, given)
+
+    def of_partials(partials: Sequence[HostPartial], scope: Scope) -> ToolResult:
+        return run_tool(tool.name, partials, scope, given)
+
+    result = _computed(runtime, question, of_state, of_partials)
     return {
         "body": result.to_json(),
         "tables": {name: table.to_json() for name, table in result.tables.items()},
     }
 
 
+def _found(runtime: Runtime, question: Question) -> dict[str, Any] | None:
+    """The stored result, if it is of all hosts that are merged."""
+    with runtime.database.reading() as session:
+        stored = services.find_result(
+            session, question.capture_id, question.tool.name, question.host
+        )
+    if stored is None:
+        return None
+    if stored.file is None:
+        return {"body": stored.body, "tables": stored.tables}
+    try:
+        found: dict[str, Any] = json.loads(runtime.storage.read(stored.file))
+    except InputNotFoundError:
+        # Replaced since the row was read.
+        return None
+    return found
+
+
 def answer_xprof(runtime: Runtime, question: Question) -> object:
     """What XProf's data route answers for the same tool, JSON-ready or text."""
+    tool, given = question.tool, question.parameters
+    check_parameters(tool, given)
+
+    def of_state(stats: CaptureStats, _: Scope) -> object:
+        return tool.xprof_json(stats, given)
+
+    def of_partials(partials: Sequence[HostPartial], _: Scope) -> object:
+        return run_tool_xprof(tool.name, partials, given)
+
+    return _computed(runtime, question, of_state, of_partials)
+
+
+def _computed(
+    runtime: Runtime,
+    question: Question,
+    of_state: Callable[[CaptureStats, Scope], T],
+    of_partials: Callable[[Sequence[HostPartial], Scope], T],
+) -> T:
+    """What is made of the hosts' combined state, or else of their partials."""
     with _computing:
-        partials, _ = _load(runtime, question)
-        return run_tool_xprof(question.tool.name, partials, question.parameters)
+        stored = _stored(runtime, question)
+        if stored.state_files:
+            try:
+                state = open_state(runtime.storage, stored.state_files)
+                held = {host.host for host in state.hosts}
+                hosts = [host for host in stored.scope.hosts if host in held]
+                stats = state.stats(keep_incomplete_steps=question.tool.keeps_incomplete_steps)
+                return of_state(stats, replace(stored.scope, hosts=hosts))
+            except (InputNotFoundError, PartialError) as error:
+                # Just replaced, or damaged: the next reduce makes another.
+                log.info("pod_state_not_read", reason=str(error))
+        return of_partials(_partials(runtime, stored, question.tool), stored.scope)
 
 
-def _load(runtime: Runtime, question: Question) -> tuple[list[HostPartial], Scope]:
+@dataclass(frozen=True)
+class _Stored:
+    """What is stored of the hosts that a question is about.
+
+    Attributes:
+        session: The capture's.
+        state_files: Of their combined state; empty where they have none.
+    """
+
+    session: str
+    scope: Scope
+    partials: Sequence[StoredPartial]
+    state_files: Sequence[str]
+
+
+def _stored(runtime: Runtime, question: Question) -> _Stored:
     with runtime.database.reading() as session:
         capture = find_capture(session, question.capture_id)
-        stored = services.partials_of(session, question.capture_id, question.host or None)
-        missing = [] if question.host else services.missing_hosts(session, question.capture_id)
-        clocks = [] if question.host else services.clocks_of(session, question.capture_id)
+        partials = services.partials_of(session, question.capture_id, question.host or None)
+        missing, clocks, state = [], [], None
+        if not question.host:
+            missing = services.missing_hosts(session, question.capture_id)
+            clocks = services.clocks_of(session, question.capture_id)
+            state = services.find_state(session, question.capture_id)
+        files = state.files if state is not None else []
     scope = Scope(
-        hosts=[host for host, _ in stored],
+        hosts=[partial.host for partial in partials],
         session=capture.session,
         capture=str(capture.id),
         missing_hosts=[MissingHost(host, reason) for host, reason in missing],
         clocks={name: HostClock(offset_ns, error_ns) for name, offset_ns, error_ns in clocks},
     )
-    partials = [HostPartial.from_bytes(runtime.storage.read(path)) for _, path in stored]
-    parts = question.tool.parts
-    return [_with_parts(runtime.storage, capture.session, p, parts) for p in partials], scope
+    return _Stored(capture.session, scope, partials, files)
+
+
+def _partials(runtime: Runtime, stored: _Stored, tool: Tool) -> list[HostPartial]:
+    storage = runtime.storage
+    return [
+        _with_parts(
+            storage,
+            stored.session,
+            HostPartial.from_bytes(storage.read(partial.path)),
+            tool.parts,
+        )
+        for partial in stored.partials
+    ]
 
 
 def _with_parts(

@@ -5,10 +5,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, exists, insert, select, update
+from sqlalchemy import ColumnElement, delete, exists, insert, or_, select, update
 from sqlalchemy.orm import Session
 
-from podscope_collector.analyses.models import HostSummary, PodViewerRow, StoredToolResult
+from podscope_collector.analyses.models import (
+    HostSummary,
+    PodViewerRow,
+    StoredPodState,
+    StoredToolResult,
+)
+from podscope_collector.analyses.pod_states import StoredPartial
 from podscope_collector.captures.models import Capture, CaptureHost
 from podscope_collector.captures.services import next_revision
 from podscope_collector.captures.states import AnalysisState
@@ -58,6 +64,7 @@ def store_host(
             capture_id=host.capture_id,
             host=host.host,
             partial_file=found["partial_file"],
+            partial_digest=found["partial_digest"],
             created_at=now,
             **found["summary"],
         )
@@ -114,26 +121,75 @@ def _is_reducible() -> tuple[ColumnElement[bool], ...]:
     )
 
 
+def publish_state(
+    session: Session, capture_id: uuid.UUID, known: int, files: Sequence[str], now: datetime
+) -> int | None:
+    """Make some files the combined state of the capture's hosts, unless another did meanwhile.
+
+    Args:
+        session: The transaction.
+        capture_id: Of which capture.
+        known: The generation that the files were made from; 0 for none.
+        files: The state.
+        now: The time.
+
+    Returns:
+        The generation that they are; None when the one of before was not ``known``.
+    """
+    # Locks the capture's row: nobody else reads and writes the state in between.
+    next_revision(session, capture_id)
+    state = find_state(session, capture_id)
+    if (state.generation if state is not None else 0) != known:
+        return None
+    if state is None:
+        state = StoredPodState(capture_id=capture_id)
+        session.add(state)
+    state.generation, state.files, state.created_at = known + 1, list(files), now
+    return known + 1
+
+
+def find_state(session: Session, capture_id: uuid.UUID) -> StoredPodState | None:
+    """The combined state of the capture's hosts, as it is now."""
+    return session.get(StoredPodState, capture_id, populate_existing=True)
+
+
 def store_capture(
-    session: Session, capture_id: uuid.UUID, found: JsonObject, now: datetime
-) -> None:
-    """Store the results of all hosts together, as ``jobs.reduce_stored_capture`` found them."""
+    session: Session, capture_id: uuid.UUID, found: JsonObject, generation: int, now: datetime
+) -> list[str]:
+    """Store the results of all hosts together, as ``jobs.reduce_stored_capture`` found them.
+
+    Results of a state that has been replaced are dropped: who replaced it makes newer ones.
+
+    Returns:
+        Files of results that no row points at any more, to be deleted after the commit.
+    """
     revision = next_revision(session, capture_id)
+    state = find_state(session, capture_id)
+    if state is None or state.generation != generation:
+        return []
     capture = session.get_one(Capture, capture_id)
     session.refresh(capture)
     session.execute(delete(PodViewerRow).where(PodViewerRow.capture_id == capture_id))
     rows = [{"capture_id": capture_id, **row} for row in found["pod_viewer_rows"]]
     if rows:
         session.execute(insert(PodViewerRow), rows)
-    _store_results(session, capture_id, "", found["results"], now)
+    before = session.scalars(
+        select(StoredToolResult.file).where(
+            StoredToolResult.capture_id == capture_id, StoredToolResult.host == ""
+        )
+    ).all()
+    results = [{**result, "generation": generation} for result in found["results"]]
+    replaced = {file for file in before if file} - {result["file"] for result in results}
+    _store_results(session, capture_id, "", results, now)
     capture.summary = found["summary"]
     capture.revision = revision
     if capture.reduce_claimed_at is None:
         # Repeated since: hosts come that are not in these results; the next reduce has them.
-        return
+        return sorted(replaced)
     capture.analysis_state = AnalysisState.DONE
     capture.analysis_error = _partial_error(session, capture)
     _end_analysis(capture, now)
+    return sorted(replaced)
 
 
 def fail_capture(session: Session, capture_id: uuid.UUID, error: str, now: datetime) -> None:
@@ -190,29 +246,41 @@ def _store_results(
 def find_result(
     session: Session, capture_id: uuid.UUID, tool: str, host: str
 ) -> StoredToolResult | None:
-    """The stored result of a tool on a host, or on all hosts (empty name)."""
+    """The stored result of a tool on a host, or on all hosts (empty name).
+
+    None also for a result of all hosts that is older than their combined state.
+    """
+    state = StoredPodState
+    is_current = or_(
+        StoredToolResult.host != "",
+        state.generation.is_(None),
+        state.generation == StoredToolResult.generation,
+    )
     return session.scalar(
-        select(StoredToolResult).where(
+        select(StoredToolResult)
+        .outerjoin(state, state.capture_id == StoredToolResult.capture_id)
+        .where(
             StoredToolResult.capture_id == capture_id,
             StoredToolResult.tool == tool,
             StoredToolResult.host == host,
+            is_current,
         )
     )
 
 
 def partials_of(
     session: Session, capture_id: uuid.UUID, host: str | None = None
-) -> list[tuple[str, str]]:
-    """Host and stored partial of each analysed host, in the order of the request."""
+) -> list[StoredPartial]:
+    """The stored partial of each analysed host, in the order of the request."""
     query = (
-        select(HostSummary.host, HostSummary.partial_file)
+        select(HostSummary.host, HostSummary.partial_file, HostSummary.partial_digest)
         .join(CaptureHost, CaptureHost.id == HostSummary.capture_host_id)
         .where(HostSummary.capture_id == capture_id)
         .order_by(CaptureHost.position)
     )
     if host is not None:
         query = query.where(HostSummary.host == host)
-    return [(name, file) for name, file in session.execute(query)]
+    return [StoredPartial(*row) for row in session.execute(query)]
 
 
 def clocks_of(session: Session, capture_id: uuid.UUID) -> list[tuple[str, int, int]]:
@@ -231,13 +299,15 @@ def clocks_of(session: Session, capture_id: uuid.UUID) -> list[tuple[str, int, i
 
 def missing_hosts(session: Session, capture_id: uuid.UUID) -> list[tuple[str, str]]:
     """Hosts that were asked for and are in no result, with the reason's code."""
-    rows = session.scalars(
-        select(CaptureHost)
-        .where(CaptureHost.capture_id == capture_id)
+    state = CaptureHost.analysis_state
+    rows = session.execute(
+        select(CaptureHost.host, CaptureHost.reason)
+        .where(
+            CaptureHost.capture_id == capture_id,
+            or_(state.is_(None), state != AnalysisState.DONE),
+        )
         .order_by(CaptureHost.position)
     )
     return [
-        (row.host, row.reason.value if row.reason is not None else "analysis_failed")
-        for row in rows
-        if row.analysis_state is not AnalysisState.DONE
+        (host, reason.value if reason is not None else "analysis_failed") for host, reason in rows
     ]

@@ -4,6 +4,7 @@ import threading
 import time
 import uuid
 from functools import cache
+from typing import Any
 
 import structlog
 from celery import current_app
@@ -22,7 +23,7 @@ from podscope_collector.work.dispatch import dispatch_due
 from podscope_collector.work.lease import Lease, held
 from podscope_collector.work.models import WorkKind
 from podscope_collector.work.queues import TASKS
-from podscope_collector.work.services import LostWork, fail, finish
+from podscope_collector.work.services import LostWork, fail, finish, renew
 from podscope_collector.work.task import task
 
 log = structlog.get_logger(__name__)
@@ -144,23 +145,33 @@ def _reduce_capture(runtime: Runtime, lease: Lease) -> None:
         partials = services.partials_of(session, capture_id)
         missing = services.missing_hosts(session, capture_id)
         clocks = services.clocks_of(session, capture_id)
+        state = services.find_state(session, capture_id)
+        known, files = (state.generation, state.files) if state is not None else (0, [])
     try:
         if not partials:
             message = "no host could be analysed; see the hosts for the reasons"
             raise AnalysisFailedError(message, is_final=True)
-        found = analysis_processes(runtime).run(
+        # Where all is, and how long it may take.
+        where = {"storage_root": runtime.settings.storage, "session": folder}
+        limits = (runtime.settings.analysis_timeout, lease.lost)
+        processes = analysis_processes(runtime)
+        merged = processes.run(
+            f"{_JOBS}:merge_stored_hosts", {**where, "partials": partials, "files": files}, *limits
+        )
+        # From here on whoever asks gets results of all these hosts.
+        generation = _publish(runtime, lease, known, files, merged)
+        found = processes.run(
             f"{_JOBS}:reduce_stored_capture",
             {
-                "storage_root": runtime.settings.storage,
-                "session": folder,
+                **where,
                 "capture_id": str(capture_id),
-                "partials": partials,
+                "hosts": [partial.host for partial in partials],
                 "missing": missing,
                 "clocks": clocks,
+                "files": merged["files"],
                 "max_inline_bytes": runtime.settings.max_inline_result_bytes,
             },
-            runtime.settings.analysis_timeout,
-            lease.lost,
+            *limits,
         )
     except AnalysisFailedError as error:
         log.warning("capture_analysis_failed", capture=str(capture_id), error=str(error))
@@ -169,10 +180,46 @@ def _reduce_capture(runtime: Runtime, lease: Lease) -> None:
             with runtime.database.writing() as session:
                 services.fail_capture(session, capture_id, lost.error, runtime.clock())
         return
+    replaced: list[str] = []
     with runtime.database.writing() as session:
         if finish(session, lease.claim):
-            services.store_capture(session, capture_id, found, runtime.clock())
-    log.info("capture_analyzed", capture=str(capture_id), hosts=len(partials))
+            now = runtime.clock()
+            replaced = services.store_capture(session, capture_id, found, generation, now)
+    runtime.storage.delete(replaced)
+    if merged["why_anew"]:
+        log.info("hosts_combined_anew", capture=str(capture_id), reason=merged["why_anew"])
+    log.info(
+        "capture_analyzed",
+        capture=str(capture_id),
+        hosts=len(partials),
+        merged=merged["merged"],
+    )
+
+
+def _publish(
+    runtime: Runtime, lease: Lease, known: int, before: list[str], merged: dict[str, Any]
+) -> int:
+    """Make the merged state the capture's; return its generation.
+
+    Raises:
+        AnalysisFailedError: another worker was faster, or has the work now.
+    """
+    files = merged["files"]
+    if files == before:
+        return known
+    capture_id, now = lease.claim.subject_id, runtime.clock()
+    with runtime.database.writing() as session:
+        is_held = renew(session, lease.claim, now, runtime.settings.work_lease)
+        generation = (
+            services.publish_state(session, capture_id, known, files, now) if is_held else None
+        )
+    if generation is None:
+        runtime.storage.delete([path for path in files if path not in before])
+        message = "another worker changed the combined state of the hosts at the same time"
+        raise AnalysisFailedError(message)
+    # Who reads them at this moment makes do with the partials.
+    runtime.storage.delete([path for path in before if path not in files])
+    return generation
 
 
 def _give_back(runtime: Runtime, lease: Lease, error: Exception) -> LostWork | None:

@@ -1,5 +1,6 @@
 """Workers and brokers that die in the middle lose nothing, and nothing hangs."""
 
+import csv
 import hashlib
 import time
 from collections.abc import Callable, Iterator
@@ -169,3 +170,63 @@ def test_a_retry_captures_only_the_host_that_was_lost(
     ]
     everyone = podscope.get(f"/captures/{capture_id}/tools/pod_viewer")
     assert everyone["scope"]["missing_hosts"] == []
+
+
+def _retry_with_a_killed_worker(
+    podscope: Any, capture_id: str, moment: Callable[[], bool]
+) -> dict[str, Any]:
+    """Retry the lost host, kill the worker of the analyses at a moment, wait for the end."""
+    answer = podscope.http.post(f"/api/v1/captures/{capture_id}/retry")
+    assert answer.status_code == 202, answer.text
+    deadline = time.monotonic() + 60
+    while not moment():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    podscope.child("worker", "ingest,analyze").kill()
+    ended: dict[str, Any] = podscope.ended(capture_id, 120)
+    return ended
+
+
+@pytest.mark.parametrize("moment", ["captured", "merged"])
+def test_a_late_host_is_merged_into_the_results_though_its_worker_is_killed(
+    start: Callable[..., Any],
+    pod: list[str],
+    closed_port: int,
+    host_on: Callable[[int], AbstractContextManager[list[str]]],
+    moment: str,
+) -> None:
+    podscope = start(PODSCOPE_COLLECTOR_WORK_LEASE="3")
+    capture_id = podscope.capture([*pod, f"127.0.0.1:{closed_port}"])
+    first = podscope.ended(capture_id)
+    tools = f"/captures/{capture_id}/tools"
+    before = podscope.get(f"{tools}/overview_page")
+    names = [host["host"] for host in podscope.get(f"/captures/{capture_id}/hosts")["items"]]
+    assert before["scope"]["hosts"] == names[:3]
+    folder = podscope.data_dir / "profiles" / ".podscope" / "pods" / first["session"]
+    kept = sorted(folder.iterdir())
+    assert len(kept) == 1
+
+    def is_captured() -> bool:
+        hosts = podscope.get(f"/captures/{capture_id}/hosts")["items"]
+        return bool(hosts[3]["state"] == "done")
+
+    def is_merged() -> bool:
+        return len(list(folder.iterdir())) > 1
+
+    with host_on(closed_port):
+        moments = {"captured": is_captured, "merged": is_merged}
+        second = _retry_with_a_killed_worker(podscope, capture_id, moments[moment])
+
+    assert second["analysis"]["state"] == "done"
+    for tool in ("overview_page", "pod_viewer", "framework_op_stats"):
+        after = podscope.get(f"{tools}/{tool}")
+        assert after["scope"]["hosts"] == names
+        assert after["scope"]["missing_hosts"] == []
+    overview = podscope.get(f"{tools}/overview_page")
+    assert overview["result"]["run_environment"]["host_count"] == 4
+    # Merged, not made anew; a worker that died in between may have left a file that nobody uses.
+    files = sorted(folder.iterdir())
+    assert set(kept) < set(files)
+    query = {"format": "csv", "table": "steps"}
+    table = podscope.http.get(f"/api/v1{tools}/pod_viewer", params=query).text
+    assert {row["host"] for row in csv.DictReader(table.splitlines())} == set(names)

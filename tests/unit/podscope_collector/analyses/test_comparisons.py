@@ -67,11 +67,16 @@ def _analyze(runtime: Runtime, capture: Capture) -> None:
         assert services.claim_reduce(session, capture.id, now)
         partials = services.partials_of(session, capture.id)
         missing = services.missing_hosts(session, capture.id)
+    files = jobs.merge_stored_hosts(root, capture.session, partials, [])["files"]
+    with runtime.database.writing() as session:
+        generation = services.publish_state(session, capture.id, 0, files, now)
+    assert generation == 1
+    hosts = [partial.host for partial in partials]
     found = jobs.reduce_stored_capture(
-        root, capture.session, str(capture.id), partials, missing, inline
+        root, capture.session, str(capture.id), hosts, missing, files, inline
     )
     with runtime.database.writing() as session:
-        services.store_capture(session, capture.id, found, now)
+        assert services.store_capture(session, capture.id, found, generation, now) == []
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,12 @@ from podscope_analyzers.clocks import HostClock
 from podscope_analyzers.pipeline import analyze_host, run_tool
 from podscope_analyzers.registry import TOOLS
 from podscope_analyzers.result import MissingHost, Scope
-from podscope_collector.analyses.jobs import analyze_stored_host, reduce_stored_capture
+from podscope_collector.analyses.jobs import (
+    analyze_stored_host,
+    merge_stored_hosts,
+    reduce_stored_capture,
+)
+from podscope_collector.analyses.pod_states import StoredPartial
 from podscope_collector.storage import Storage
 
 SESSION = "2026_01_01_00_00_00_000"
@@ -29,15 +34,16 @@ def test_stored_results_have_the_advice_and_losses_of_the_tools(tmp_path: Path) 
     for n, name in enumerate(NAMES):
         storage.put_xspace(SESSION, name, build_xspace(POD, n))
         found = analyze_stored_host(str(tmp_path), SESSION, name, "id", INLINE)
-        stored.append((name, found["partial_file"]))
+        stored.append(StoredPartial(name, found["partial_file"], found["partial_digest"]))
         scope = Scope(hosts=[name], session=SESSION, capture="id")
         bodies = _bodies(found)
         assert bodies.keys() == {t.name for t in TOOLS.values() if t.scope != "all_hosts"}
         for tool, body in bodies.items():
             expected = run_tool(tool, [hosts[n]], scope).to_json()
             assert body == json.loads(json.dumps(expected)), tool
+    files = merge_stored_hosts(str(tmp_path), SESSION, stored, [])["files"]
     reduced = reduce_stored_capture(
-        str(tmp_path), SESSION, "id", stored, [("h2", "deadline")], INLINE
+        str(tmp_path), SESSION, "id", NAMES, [("h2", "deadline")], files, INLINE
     )
     missing = [MissingHost("h2", "deadline")]
     scope = Scope(hosts=list(NAMES), session=SESSION, capture="id", missing_hosts=missing)
