@@ -4,8 +4,9 @@
     python benchmarks/reduce.py --hosts 64 256 1024 --xprof-hosts 1 4 16 --tpu-steps 10
     python benchmarks/reduce.py --skip-xprof             our side only
 
-"Reduce" is what the service does when the last host has answered: read the hosts' stored
-partials, make the results of all tools that answer for several hosts, and store them. XProf has no
+"Reduce" is what the service does when the last host has answered: combine the hosts' stored
+partials, keep that state, make the results of all tools that answer for several hosts, and store
+them. A host that comes after that is merged into the state: see `late_host.py`. XProf has no
 such step: it decodes every host's file for a tool of all hosts, so it is measured on files, beside
 ours doing the same. Each figure is of a fresh process.
 """
@@ -96,11 +97,15 @@ def make_pod(folder: Path, hosts: int, steps: int) -> tuple[list[tuple[str, str]
 
 def reduce_here(folder: str, listing: str, hosts: int) -> None:
     """In a process of its own: what the service's worker does; prints what it took."""
-    from podscope_collector.analyses.jobs import reduce_stored_capture
+    from podscope_collector.analyses.jobs import merge_stored_hosts, reduce_stored_capture
+    from podscope_collector.analyses.pod_states import StoredPartial
 
-    stored = [(name, path) for name, path in json.loads(Path(listing).read_text())[:hosts]]
+    listed = json.loads(Path(listing).read_text())[:hosts]
+    stored = [StoredPartial(name, path, None) for name, path in listed]
+    names = [partial.host for partial in stored]
     begin, cpu = time.perf_counter(), time.process_time()
-    found = reduce_stored_capture(folder, SESSION, "benchmark", stored, [], 1 << 16)
+    files = merge_stored_hosts(folder, SESSION, stored, [])["files"]
+    found = reduce_stored_capture(folder, SESSION, "benchmark", names, [], files, 1 << 16)
     print(
         json.dumps(
             {
@@ -184,7 +189,8 @@ def main() -> None:
         folder = Path(made)
         # Not in this process: what it grows to would count as the peak of those it starts.
         command = [sys.executable, __file__, "--make-here", made]
-        command += [str(max(options.hosts)), str(options.tpu_steps)]
+        late = max(options.hosts) + 1
+        command += [str(late), str(options.tpu_steps)]
         told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         pod = json.loads(told.strip().splitlines()[-1])
         listing, size = folder / "hosts.json", pod["size"]
@@ -200,10 +206,9 @@ def main() -> None:
                 f"| {cost.peak_mb:,.0f} MB |",
                 flush=True,
             )
-        if len(costs) > 1:
-            few, many = sorted(costs)[-2:]
-            added = (costs[many].cpu_s - costs[few].cpu_s) / (many - few)
-            print(f"one host more, from {few:,} to {many:,}: {added * 1e3:.1f} ms of CPU")
+        print(flush=True)
+        script = str(Path(__file__).with_name("late_host.py"))
+        subprocess.run([sys.executable, script, made, str(listing), str(late)], check=True)
         if not options.skip_xprof:
             print("\n| hosts | | wall | CPU | peak |\n|--:|---|--:|--:|--:|")
             for hosts in options.xprof_hosts:

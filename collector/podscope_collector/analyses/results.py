@@ -135,7 +135,7 @@ def answer(runtime: Runtime, question: Question) -> dict[str, Any]:
     def of_partials(partials: Sequence[HostPartial], scope: Scope) -> ToolResult:
         return run_tool(tool.name, partials, scope, given)
 
-    result = _computed(runtime, question, of_state, of_partials)
+    result = _computed(runtime, question, of_state, of_partials, with_step_times=True)
     return {
         "body": result.to_json(),
         "tables": {name: table.to_json() for name, table in result.tables.items()},
@@ -171,7 +171,7 @@ def answer_xprof(runtime: Runtime, question: Question) -> object:
     def of_partials(partials: Sequence[HostPartial], _: Scope) -> object:
         return run_tool_xprof(tool.name, partials, given)
 
-    return _computed(runtime, question, of_state, of_partials)
+    return _computed(runtime, question, of_state, of_partials, with_step_times=False)
 
 
 def _computed(
@@ -179,6 +179,8 @@ def _computed(
     question: Question,
     of_state: Callable[[CaptureStats, Scope], T],
     of_partials: Callable[[Sequence[HostPartial], Scope], T],
+    *,
+    with_step_times: bool,
 ) -> T:
     """What is made of the hosts' combined state, or else of their partials."""
     with _computing:
@@ -188,7 +190,10 @@ def _computed(
                 state = open_state(runtime.storage, stored.state_files)
                 held = {host.host for host in state.hosts}
                 hosts = [host for host in stored.scope.hosts if host in held]
-                stats = state.stats(keep_incomplete_steps=question.tool.keeps_incomplete_steps)
+                stats = state.stats(
+                    keep_incomplete_steps=question.tool.keeps_incomplete_steps,
+                    with_step_times=with_step_times,
+                )
                 return of_state(stats, replace(stored.scope, hosts=hosts))
             except (InputNotFoundError, PartialError) as error:
                 # Just replaced, or damaged: the next reduce makes another.
