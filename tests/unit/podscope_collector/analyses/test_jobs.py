@@ -63,9 +63,10 @@ def test_clocks_that_the_capture_measured_reach_the_results(tmp_path: Path) -> N
     for n, name in enumerate(NAMES):
         storage.put_xspace(SESSION, name, build_xspace(pod, n))
         found = analyze_stored_host(str(tmp_path), SESSION, name, "id", INLINE)
-        stored.append((name, found["partial_file"]))
+        stored.append(StoredPartial(name, found["partial_file"], found["partial_digest"]))
     clocks = [(name, pod.clock_offset_ns(n), 10_000) for n, name in enumerate(NAMES)]
-    reduced = reduce_stored_capture(str(tmp_path), SESSION, "id", stored, [], INLINE, clocks)
+    files = merge_stored_hosts(str(tmp_path), SESSION, stored, [])["files"]
+    reduced = reduce_stored_capture(str(tmp_path), SESSION, "id", NAMES, [], files, INLINE, clocks)
     hosts = [analyze_host(build_xspace(pod, n), name) for n, name in enumerate(NAMES)]
     scope = Scope(
         hosts=list(NAMES),
