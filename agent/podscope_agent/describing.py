@@ -18,7 +18,9 @@ _STATES: Final = {
 }
 
 
-def describe(address: str, token: str | None = None) -> own.DescribeResponse:
+def describe(
+    address: str, token: str | None = None, tls: grpc.ChannelCredentials | None = None
+) -> own.DescribeResponse:
     """What the agent at ``host:port`` says of its host.
 
     Raises:
@@ -27,7 +29,11 @@ def describe(address: str, token: str | None = None) -> own.DescribeResponse:
     """
     sent = () if token is None else (("authorization", f"Bearer {token}"),)
     options = (("grpc.enable_http_proxy", 0),)
-    with grpc.insecure_channel(address, options=options) as channel:
+    with (
+        grpc.insecure_channel(address, options=options)
+        if tls is None
+        else grpc.secure_channel(address, tls, options=options)
+    ) as channel:
         method = channel.unary_unary(
             methods.AGENT_DESCRIBE, request_serializer=bytes, response_deserializer=bytes
         )

@@ -72,6 +72,13 @@ class TokenFileError(AgentError):
     exit_code: ClassVar[ExitCode] = ExitCode.NOT_FOUND
 
 
+class TlsFileError(AgentError):
+    """A certificate, key or list of authorities that cannot be used."""
+
+    code: ClassVar[str] = "tls_file"
+    exit_code: ClassVar[ExitCode] = ExitCode.NOT_FOUND
+
+
 class AgentUnreachableError(AgentError):
     """No agent answers at an address."""
 

@@ -34,20 +34,24 @@ def monitor_response(
     *,
     level: int,
     with_timestamp: bool,
-    host: HostUse | None = None,
-) -> wire.MonitorResponse | None:
-    """Return what `Monitor` says of the host's devices; None when it has none.
+    host: HostUse,
+) -> wire.MonitorResponse:
+    """Return what `Monitor` says of the host and its devices.
 
-    Lines and labels are those of a TPU worker's answer.
+    Lines and labels are those of a TPU worker's answer. The message has no field for the host: of
+    a host without devices it says EMPTY_RESULT, and the text tells CPU and memory at both levels.
     """
     # Figures of the last profile stand for all devices; live ones of the devices go first.
     profiled = [sample for sample in samples if sample.chip == ALL_CHIPS]
     samples = [sample for sample in samples if sample.chip != ALL_CHIPS] or profiled
-    if not samples:
-        return None
     lines = []
     if with_timestamp:
         lines.append(f"Timestamp: {time.strftime('%H:%M:%S', time.gmtime())}")
+    if not samples:
+        response = wire.MonitorResponse()
+        response.monitor_result.response_type = wire.ProfilerServiceMonitorResult.EMPTY_RESULT
+        response.data = "\n".join([*lines, "Device type: CPU", *_host_lines(host)]) + "\n"
+        return response
     kinds = sorted({sample.model or sample.accelerator.upper() for sample in samples})
     is_tpu = any(sample.accelerator == "tpu" for sample in samples)
     lines.append(f"{'TPU' if is_tpu else 'Device'} type: {', '.join(kinds)}")
@@ -77,14 +81,18 @@ def monitor_response(
     limit = [s.memory_limit_bytes for s in samples if s.memory_limit_bytes is not None]
     if level >= _DETAILED_LEVEL and used and limit:
         lines.append(f"HBM used: {sum(used) / 2**30:.1f} of {sum(limit) / 2**30:.1f} GiB")
-    if level >= _DETAILED_LEVEL and host is not None:
-        lines.append(f"Host CPU utilization: {100 * host.cpu_ratio:.1f}%")
-        lines.append(
-            f"Host memory used: {host.memory_used_bytes / 2**30:.1f} of "
-            f"{host.memory_limit_bytes / 2**30:.1f} GiB"
-        )
+    if level >= _DETAILED_LEVEL:
+        lines += _host_lines(host)
     response.data = "\n".join(lines) + "\n"
     return response
+
+
+def _host_lines(host: HostUse) -> list[str]:
+    used, limit = host.memory_used_bytes / 2**30, host.memory_limit_bytes / 2**30
+    return [
+        f"Host CPU utilization: {100 * host.cpu_ratio:.1f}%",
+        f"Host memory used: {used:.1f} of {limit:.1f} GiB",
+    ]
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

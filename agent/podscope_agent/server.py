@@ -72,7 +72,7 @@ class AgentService:
         return b""
 
     async def monitor(self, body: bytes, context: _Context) -> bytes:
-        """Live figures of the host's devices."""
+        """Live figures of the host and its devices."""
         request = _parsed(wire.MonitorRequest, body)
         samples = await asyncio.to_thread(self._live.samples)
         response = monitor_response(
@@ -81,8 +81,6 @@ class AgentService:
             with_timestamp=request.timestamp,
             host=host_use(),
         )
-        if response is None:
-            raise RpcFailure(grpc.StatusCode.UNIMPLEMENTED, "unimplemented.")
         return response.SerializeToString()
 
     async def start_continuous(self, body: bytes, _context: _Context) -> bytes:
@@ -238,11 +236,13 @@ class AgentServer:
         host: str,
         port: int,
         token: str | None = None,
+        credentials: grpc.ServerCredentials | None = None,
     ) -> None:
         """Prepare to serve on ``host:port``; port 0 picks a free one.
 
-        With a token, calls must carry it.
+        With a token, calls must carry it; with credentials, the port speaks TLS alone.
         """
+        self._credentials = credentials
         reflection = Reflection()
         self._health = Health(reflection.services)
         interceptors = () if token is None else (TokenRequired(token),)
@@ -262,7 +262,11 @@ class AgentServer:
         """
         check_bind(self._host, self.port, "--port")
         try:
-            bound = self._server.add_insecure_port(bracketed(self._host, self.port))
+            where = bracketed(self._host, self.port)
+            if self._credentials is None:
+                bound = self._server.add_insecure_port(where)
+            else:
+                bound = self._server.add_secure_port(where, self._credentials)
         except RuntimeError as error:
             raise PortInUseError(self.port, "--port") from error
         if bound == 0:

@@ -295,6 +295,10 @@ def _unwrapped(answer: TargetAnswer) -> TargetAnswer:
     """Take the XSpace out of a ProfileResponse and check that it is one."""
     if answer.failure is not None:
         return answer
+    if not answer.answer:
+        # Also what a server answers that writes files by itself, whatever it was asked for.
+        text = "it answered with 0 bytes instead of a profile"
+        return TargetAnswer(answer.address, failure=RpcFailure(grpc.StatusCode.DATA_LOSS, text))
     if len(answer.answer) > LARGE_BYTES:
         give_back_free_memory()
     try:

@@ -37,6 +37,13 @@ class AgentSettings(BaseSettings):
     token_file: Path | None = Field(
         None, description="File with the bearer token that calls must carry, but health checks."
     )
+    tls_cert_file: Path | None = Field(
+        None, description="Certificate of the profiler service, PEM; plain text if absent."
+    )
+    tls_key_file: Path | None = Field(None, description="Private key of the certificate.")
+    tls_client_ca_file: Path | None = Field(
+        None, description="Authorities of which one must have signed a client's certificate."
+    )
     kubernetes: bool = Field(
         default=False, description="Capture the pods of this node that name a port."
     )

@@ -35,6 +35,7 @@ from podscope_agent.session import HostSession
 from podscope_agent.settings import DEFAULT_PORT, AgentSettings, load_settings, parse_labels
 from podscope_agent.status import StatusPages
 from podscope_agent.targets import parse_targets
+from podscope_agent.tls import channel_credentials, server_tls
 
 _ANSWER_S = 5.0
 
@@ -78,6 +79,15 @@ def agent(
     token_file: Annotated[
         Path | None, typer.Option(help="File with the bearer token that calls must carry.")
     ] = None,
+    tls_cert_file: Annotated[
+        Path | None, typer.Option(help="Certificate of the profiler service, PEM: serve TLS.")
+    ] = None,
+    tls_key_file: Annotated[
+        Path | None, typer.Option(help="Private key of the certificate.")
+    ] = None,
+    tls_client_ca_file: Annotated[
+        Path | None, typer.Option(help="Authorities that must have signed clients' certificates.")
+    ] = None,
     kubernetes: Annotated[
         bool | None,
         typer.Option("--kubernetes", help="Capture the pods of this node that name a port."),
@@ -114,8 +124,8 @@ def agent(
 
     A capture through the agent reaches all targets together; their traces come back as one.
     The service speaks the profilers' own protocol: TensorFlow, JAX and XProf clients work as
-    they are. It has no authentication unless --token-file is given, which stock clients cannot
-    send, so it binds to loopback unless --host says otherwise.
+    they are. It has no authentication unless --token-file or --tls-client-ca-file is given, which
+    stock clients cannot satisfy, so it binds to loopback unless --host says otherwise.
     """
     given = {
         "targets": ",".join(target) if target else None,
@@ -124,6 +134,9 @@ def agent(
         "metrics_port": metrics_port,
         "runtime_dir": runtime_dir,
         "token_file": token_file,
+        "tls_cert_file": tls_cert_file,
+        "tls_key_file": tls_key_file,
+        "tls_client_ca_file": tls_client_ca_file,
         "kubernetes": kubernetes,
         "labels": ",".join(label) if label else None,
         "allow_root": ",".join(allow_root) if allow_root else None,
@@ -166,6 +179,7 @@ async def _serve(settings: AgentSettings) -> None:
     inventory = TargetInventory(parse_targets([settings.targets]))
     labels = parse_labels(settings.labels)
     token = None if settings.token_file is None else read_token(settings.token_file)
+    tls = server_tls(settings.tls_cert_file, settings.tls_key_file, settings.tls_client_ca_file)
     backends: list[DeviceBackend] = [TpuBackend(_items(settings.tpu_metrics), tpu_chips())]
     if nvml := NvmlBackend.load():
         backends.append(nvml)
@@ -183,7 +197,12 @@ async def _serve(settings: AgentSettings) -> None:
     )
     delivery = Delivery(repository, spool, settings.max_message_bytes)
     server = AgentServer(
-        AgentService(session, live, delivery), OwnRpcs(own), settings.host, settings.port, token
+        AgentService(session, live, delivery),
+        OwnRpcs(own),
+        settings.host,
+        settings.port,
+        token,
+        None if tls is None else tls.credentials(),
     )
     registrations = RegistrationServer(settings.runtime_dir, inventory)
     async with AsyncExitStack() as stack:
@@ -261,12 +280,20 @@ def list_targets(
     token_file: Annotated[
         Path | None, typer.Option(help="File with the bearer token that the agent wants.")
     ] = None,
+    ca_file: Annotated[
+        Path | None, typer.Option(help="Authorities of the agent's certificate: speak TLS.")
+    ] = None,
+    cert_file: Annotated[
+        Path | None, typer.Option(help="Certificate to show to the agent, if it asks for one.")
+    ] = None,
+    key_file: Annotated[Path | None, typer.Option(help="Private key of that.")] = None,
 ) -> None:
     """List what a running agent can capture, each with its state.
 
     Example: podscope agent targets --agent worker-3:8466
     """
-    described = describe(address, None if token_file is None else read_token(token_file))
+    token = None if token_file is None else read_token(token_file)
+    described = describe(address, token, channel_credentials(ca_file, cert_file, key_file))
     targets = [described_target(target) for target in described.targets]
     if as_json:
         sys.stdout.write(json.dumps(targets, indent=2) + "\n")

@@ -167,8 +167,10 @@ def test_a_stock_client_gets_the_xspace_as_the_file_that_it_saves() -> None:
     assert not response.empty_trace
 
 
-@pytest.mark.parametrize("bad", [b"\xff\xff\xff", b"\x42\x03abc"], ids=["response", "xspace"])
-def test_a_target_that_sends_garbage_costs_only_itself(bad: bytes) -> None:
+@pytest.mark.parametrize(
+    "bad", [b"\xff\xff\xff", b"\x42\x03abc", b""], ids=["response", "xspace", "nothing"]
+)
+def test_a_target_that_sends_garbage_or_nothing_costs_only_itself(bad: bytes) -> None:
     with profiler(answer_with(xspace())) as good, profiler(lambda *_: bad) as broken:
         with agent(good, broken) as running:
             space = XSpace.FromString(running.profile().xspace)
@@ -269,7 +271,6 @@ def test_health_is_served_and_what_a_host_cannot_do_is_refused() -> None:
         assert running.call("/grpc.health.v1.Health/Check", b"") == b"\x08\x01"
         assert running.call("/grpc.health.v1.Health/Check", b"\x0a\x00") == b"\x08\x01"
         for path, body in [
-            (methods.MONITOR, b""),
             (methods.NEW_SESSION, b""),
             (methods.ENUM_SESSIONS, b""),
             (methods.GET_SESSION_TOOL_DATA, b""),
@@ -277,6 +278,16 @@ def test_health_is_served_and_what_a_host_cannot_do_is_refused() -> None:
             with pytest.raises(grpc.RpcError) as failure:
                 running.call(path, body)
             assert status(failure)[0] is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_monitor_of_a_host_without_devices_tells_its_cpu_and_memory() -> None:
+    with agent() as running:
+        for level in (1, 2):
+            request = wire.MonitorRequest(duration_ms=100, monitoring_level=level)
+            answer = running.call(methods.MONITOR, request.SerializeToString())
+            lines = wire.MonitorResponse.FromString(answer).data.splitlines()
+            names = [line.partition(":")[0] for line in lines]
+            assert {"Host CPU utilization", "Host memory used"} <= set(names)
 
 
 def test_a_port_in_use_is_one_clear_line() -> None:
@@ -837,10 +848,23 @@ AS_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 AS_NOBODY += ["--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search"]
 
 
-@pytest.mark.skipif(
-    os.getuid() != 0 or shutil.which("setpriv") is None, reason="only root can become another user"
-)
-def test_it_runs_as_nobody_with_two_folders_to_write_to() -> None:
+# Everything is read-only but the folder given.
+READ_ONLY = """
+mount --make-rprivate / && mount --bind "$0" "$0" && mount -o remount,bind,ro / && exec "$@"
+"""
+
+
+def cannot_be_read_only() -> bool:
+    """Only root can make a name space of mounts, and not in every container."""
+    if os.getuid() != 0 or shutil.which("setpriv") is None or shutil.which("unshare") is None:
+        return True
+    with tempfile.TemporaryDirectory() as name:
+        command = ["unshare", "--mount", "sh", "-c", READ_ONLY, name, "true"]
+        return subprocess.run(command, capture_output=True, check=False).returncode != 0
+
+
+@pytest.mark.skipif(cannot_be_read_only(), reason="this user may not mount")
+def test_it_runs_as_nobody_on_a_read_only_system_with_two_folders_to_write_to() -> None:
     with tempfile.TemporaryDirectory() as name, profiler(answer_with(xspace())) as target:
         Path(name).chmod(0o755)
         runtime, spool = Path(name, "run"), Path(name, "spool")
@@ -850,14 +874,21 @@ def test_it_runs_as_nobody_with_two_folders_to_write_to() -> None:
         settings: dict[str, Any] = {
             "folder": str(runtime),
             "spool_dir": str(spool),
-            "prefix": AS_NOBODY,
+            "prefix": ["unshare", "--mount", "sh", "-c", READ_ONLY, name, *AS_NOBODY],
             "popen": {"cwd": "/"},
         }
         with agent(target, **settings) as running:
             assert running.profile().xspace == xspace()
             assert (runtime / "agent.sock").is_socket()
-            owner = Path(f"/proc/{running.process.pid}").stat().st_uid
+            body = own.CaptureRequest(capture_id="a", wait=True).SerializeToString()
+            running.call(methods.AGENT_CAPTURE, body)
+            assert fetched(running, "a") == xspace()
+            process = Path(f"/proc/{running.process.pid}")
+            owner = process.stat().st_uid
+            mounts = (process / "mounts").read_text()
     assert owner == 65534
+    [root] = [line.split()[3] for line in mounts.splitlines() if line.split()[1] == "/"]
+    assert "ro" in root.split(",")
 
 
 def agent_fails(*options: str) -> tuple[int, str]:

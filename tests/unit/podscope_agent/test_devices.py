@@ -1,3 +1,4 @@
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -234,8 +235,6 @@ def test_monitor_tells_the_host_and_the_memory_at_level_two_only() -> None:
     one, two = (
         monitor_response([sample], level=level, with_timestamp=False, host=host) for level in (1, 2)
     )
-    assert one is not None
-    assert two is not None
     assert one.data == "TPU type: TPU v5e\n"
     assert two.data.splitlines() == [
         "TPU type: TPU v5e",
@@ -245,6 +244,21 @@ def test_monitor_tells_the_host_and_the_memory_at_level_two_only() -> None:
         "Host CPU utilization: 25.0%",
         "Host memory used: 3.0 of 64.0 GiB",
     ]
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_monitor_of_a_host_without_devices_tells_cpu_and_memory(level: int) -> None:
+    host = HostUse(0.25, 3 * GIB, 64 * GIB)
+    response = monitor_response([], level=level, with_timestamp=True, host=host)
+    assert re.fullmatch(
+        r"Timestamp: \d\d:\d\d:\d\d\n"
+        r"Device type: CPU\n"
+        r"Host CPU utilization: 25\.0%\n"
+        r"Host memory used: 3\.0 of 64\.0 GiB\n",
+        response.data,
+    )
+    assert response.HasField("monitor_result")
+    assert response.monitor_result.response_type == 0
 
 
 def reported(**more: float) -> own.ReportFiguresRequest:
@@ -275,8 +289,9 @@ def test_monitor_tells_the_step_time_beside_live_figures() -> None:
     figures = ReportedFigures()
     figures.take(reported(step_time_seconds=0.0908, duty_cycle_ratio=0.1))
     live = DeviceSample("tpu", "0", "TPU v5e", 0.6)
-    response = monitor_response([live, *figures.sample()], level=2, with_timestamp=False)
-    assert response is not None
+    response = monitor_response(
+        [live, *figures.sample()], level=2, with_timestamp=False, host=HostUse(0.0, 1, 1)
+    )
     assert "TPU idle time (lower is better): 40.0%\n" in response.data
     assert "Number of TPU cores: 1\n" in response.data
     assert "Step time: 90.8ms (avg)\n" in response.data

@@ -21,7 +21,7 @@ from podscope_agent.live.tpu import (
     MEMORY_USAGE,
     TpuBackend,
 )
-from podscope_agent.monitor import monitor_response
+from podscope_agent.monitor import HostUse, monitor_response
 from podscope_protos import methods
 from podscope_protos.v1 import tpu_metrics_pb2 as wire
 
@@ -183,12 +183,11 @@ def test_nvml_figures_are_in_base_units_and_a_refusal_hides_one_figure() -> None
 
 def test_monitor_answers_in_the_words_that_scrapers_know() -> None:
     samples = [DeviceSample("tpu", "0", "TPU v5e", 0.6, matrix_unit_active_ratio=0.101)]
-    response = monitor_response(samples, level=2, with_timestamp=False)
-    assert response is not None
+    host = HostUse(0.5, 1 * GIB, 2 * GIB)
+    response = monitor_response(samples, level=2, with_timestamp=False, host=host)
     assert "TPU idle time (lower is better): 40.0%\n" in response.data
     assert "Utilization of TPU Matrix Units (higher is better): 10.1%\n" in response.data
     assert response.monitor_result.device_idle_time_percent == pytest.approx(40)
-    assert monitor_response([], level=1, with_timestamp=False) is None
 
 
 TPU_INFO = """
