@@ -3,10 +3,13 @@
 import os
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+if TYPE_CHECKING:
+    import grpc
 
 ENV_PREFIX = "PODSCOPE_COLLECTOR_"
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -63,6 +66,12 @@ class CollectorSettings(BaseSettings):
 
     agent_token_file: Path | None = None
     """File with the token for agents that ask for one."""
+    agent_ca_file: Path | None = None
+    """Authorities of the agents' certificates; with it every target is spoken to with TLS."""
+    agent_cert_file: Path | None = None
+    """Certificate to show to agents that ask for one."""
+    agent_key_file: Path | None = None
+    """Private key of that certificate."""
     resolve_timeout: Duration = timedelta(seconds=10)
     """What the targets of a capture may take to be looked up."""
     resolve_cache: Duration = timedelta(seconds=15)
@@ -111,7 +120,26 @@ class CollectorSettings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"
 
-    @field_validator("data_dir", "token_file", "agent_token_file")
+    def agent_credentials(self) -> "grpc.ChannelCredentials | None":
+        """TLS for channels to agents; None for plain text.
+
+        Raises:
+            InputNotFoundError: a file cannot be read.
+            RequestError: files are missing.
+        """
+        # A client that speaks to no agent loads no gRPC.
+        from podscope_collector.agent_tls import agent_credentials
+
+        return agent_credentials(self.agent_ca_file, self.agent_cert_file, self.agent_key_file)
+
+    @field_validator(
+        "data_dir",
+        "token_file",
+        "agent_token_file",
+        "agent_ca_file",
+        "agent_cert_file",
+        "agent_key_file",
+    )
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         return None if path is None else path.expanduser().absolute()

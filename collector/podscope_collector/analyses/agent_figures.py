@@ -16,7 +16,11 @@ _TIMEOUT_S: Final = 2.0
 
 
 def report_figures(
-    target: str, summary: dict[str, Any], captured_at_ns: int, token: str | None = None
+    target: str,
+    summary: dict[str, Any],
+    captured_at_ns: int,
+    token: str | None = None,
+    tls: grpc.ChannelCredentials | None = None,
 ) -> bool:
     """Push the figures of one host; an agent that is gone or older costs nothing but a log line.
 
@@ -25,6 +29,7 @@ def report_figures(
         summary: As ``jobs.analyze_stored_host`` makes it.
         captured_at_ns: When the capture began, Unix time.
         token: For an agent that asks for one.
+        tls: For a channel with TLS; plain text if absent.
 
     Returns:
         Whether the agent took them.
@@ -39,7 +44,11 @@ def report_figures(
         request.step_time_seconds = summary["step_time_ms"] / 1000
     options = (("grpc.enable_http_proxy", 0),)
     sent = () if token is None else (("authorization", f"Bearer {token}"),)
-    with grpc.insecure_channel(target, options=options) as channel:
+    with (
+        grpc.insecure_channel(target, options=options)
+        if tls is None
+        else grpc.secure_channel(target, tls, options=options)
+    ) as channel:
         method = channel.unary_unary(
             methods.AGENT_REPORT_FIGURES, request_serializer=bytes, response_deserializer=bytes
         )

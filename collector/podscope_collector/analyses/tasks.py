@@ -101,7 +101,8 @@ def _analyze_host(runtime: Runtime, lease: Lease) -> uuid.UUID | None:
         services.store_host(session, host_id, found, runtime.clock(), seconds)
     if agent is not None:
         token = read_agent_token(runtime.settings.agent_token_file)
-        report_figures(agent, found["summary"], began, token)
+        tls = runtime.settings.agent_credentials()
+        report_figures(agent, found["summary"], began, token, tls)
     log.info("host_analyzed", capture=str(capture_id), host=name, seconds=round(seconds, 3))
     return capture_id
 

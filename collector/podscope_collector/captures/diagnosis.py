@@ -13,6 +13,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
+from podscope_collector.agent_tls import open_channel
 from podscope_collector.captures.addresses import Target
 from podscope_collector.captures.agents import AgentLink
 from podscope_collector.captures.descriptors import affordable_width
@@ -135,6 +136,7 @@ async def diagnose(
     *,
     probe: bool = False,
     agent_token: str | None = None,
+    agent_tls: grpc.ChannelCredentials | None = None,
     on_done: Callable[[Diagnosis], None] = lambda _: None,
 ) -> list[Diagnosis]:
     """Try every target, many at once; a target's trouble is a value.
@@ -143,13 +145,17 @@ async def diagnose(
         targets: Whom to try.
         probe: Also capture for ``PROBE_MS``; what comes is thrown away.
         agent_token: For agents that ask for one.
+        agent_tls: Given, every target is spoken to with TLS.
         on_done: Called with each target that is through.
     """
     width = asyncio.Semaphore(affordable_width(min(_MAX_WIDTH, max(1, len(targets)))))
 
     async def one(target: Target) -> Diagnosis:
         async with width:
-            found = await _Examination(target, probe=probe, agent_token=agent_token).run()
+            examination = _Examination(
+                target, probe=probe, agent_token=agent_token, agent_tls=agent_tls
+            )
+            found = await examination.run()
         on_done(found)
         return found
 
@@ -157,7 +163,15 @@ async def diagnose(
 
 
 class _Examination:
-    def __init__(self, target: Target, *, probe: bool, agent_token: str | None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        *,
+        probe: bool,
+        agent_token: str | None,
+        agent_tls: grpc.ChannelCredentials | None,
+    ) -> None:
+        self._agent_tls = agent_tls
         self._target = target
         self._agent_token = agent_token
         self._metadata: tuple[tuple[str, str], ...] = ()
@@ -166,8 +180,8 @@ class _Examination:
 
     async def run(self) -> Diagnosis:
         if await self._name_resolves() and await self._accepts_connections():
-            async with grpc.aio.insecure_channel(
-                self._target.address, options=CHANNEL_OPTIONS
+            async with open_channel(
+                self._target.address, self._agent_tls, CHANNEL_OPTIONS
             ) as channel:
                 await self._examine(channel)
         return self._found

@@ -71,7 +71,8 @@ async def look(service: ServiceNow, asked: DoctorRequest) -> DoctorReport:
     resolver = Resolver(runtime.settings)
     resolved = await run_in_threadpool(resolver.resolve, request.parsed_targets())
     token = read_agent_token(runtime.settings.agent_token_file)
-    found = await diagnose(resolved.targets, probe=asked.probe, agent_token=token)
+    tls = runtime.settings.agent_credentials()
+    found = await diagnose(resolved.targets, probe=asked.probe, agent_token=token, agent_tls=tls)
     found += [unresolved(lookup.given, lookup.message) for lookup in resolved.unresolved]
     storage: dict[str, Any] = {"root": runtime.storage.root, "state": "ok", "detail": "writable"}
     try:

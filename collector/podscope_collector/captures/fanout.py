@@ -12,6 +12,7 @@ from typing import Final
 import grpc
 import structlog
 
+from podscope_collector.agent_tls import open_channel
 from podscope_collector.captures.addresses import Target
 from podscope_collector.captures.admission import ByteBudget, ExpectedSize, Reservation, StartLine
 from podscope_collector.captures.agents import PINGS, AgentLink, PingTurns
@@ -66,6 +67,7 @@ async def run_capture(
     attempts_before: Mapping[str, int] | None = None,
     limits: FanoutLimits = DEFAULT_LIMITS,
     agent_token: str | None = None,
+    agent_tls: grpc.ChannelCredentials | None = None,
 ) -> CaptureOutcome:
     """Profile every target at once and store what they send.
 
@@ -83,6 +85,7 @@ async def run_capture(
         attempts_before: By host name, the attempts of earlier runs, for the count to go on.
         limits: Width and memory.
         agent_token: For agents that ask for one.
+        agent_tls: Given, every target is spoken to with TLS, none in plain text.
 
     Raises:
         DoesNotFitError: The request wants all hosts together, and that is impossible here.
@@ -98,6 +101,7 @@ async def run_capture(
         names = list(host_names)
     flight = _Flight(request, session, on_update, limits, len(targets), Keeper(storage, session))
     flight.agent_token = agent_token
+    flight.agent_tls = agent_tls
     before = attempts_before or {}
     hosts = [
         _Host(flight, target, name, before.get(name, 0))
@@ -136,6 +140,7 @@ class _Flight:
         self.memory = MemoryGuard(limits.byte_budget)
         self.fetches = asyncio.Semaphore(limits.fetches)
         self.agent_token: str | None = None
+        self.agent_tls: grpc.ChannelCredentials | None = None
         self.host_bytes = request.expected_host_bytes or limits.expected_host_bytes
         self.sizes = ExpectedSize(self.budget, self.host_bytes)
         at_once = max(1, limits.byte_budget // self.host_bytes)
@@ -237,8 +242,8 @@ class _Host:
         line = self._flight.start_line
         in_line = number == 1
         link: AgentLink | None = None
-        async with grpc.aio.insecure_channel(
-            self._target.address, options=CHANNEL_OPTIONS
+        async with open_channel(
+            self._target.address, self._flight.agent_tls, CHANNEL_OPTIONS
         ) as channel:
             try:
                 is_ready = await self._connect(channel)

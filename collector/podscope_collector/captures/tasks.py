@@ -171,6 +171,7 @@ def _capture(runtime: Runtime, lease: Lease, capture_id: uuid.UUID, plan: _Plan)
                 host_names=[host.name for host in plan.hosts],
                 attempts_before={host.name: host.attempts for host in plan.hosts},
                 agent_token=read_agent_token(runtime.settings.agent_token_file),
+                agent_tls=runtime.settings.agent_credentials(),
                 limits=FanoutLimits.of(runtime.settings, host_bytes),
             )
         )

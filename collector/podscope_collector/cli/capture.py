@@ -213,6 +213,7 @@ def _into_folder(
     from podscope_collector.settings import CollectorSettings
     from podscope_collector.storage import Storage
 
+    settings = CollectorSettings()
     storage = Storage(logdir)
     session = storage.new_session()
     found = _resolved(request)
@@ -245,7 +246,8 @@ def _into_folder(
                 progress.update,
                 host_names=names[: len(targets)],
                 agent_token=agent_token,
-                limits=FanoutLimits.of(CollectorSettings()),
+                agent_tls=settings.agent_credentials(),
+                limits=FanoutLimits.of(settings),
             )
 
         for update in lost:

@@ -99,6 +99,7 @@ def _look(
                 resolved.targets,
                 probe=probe,
                 agent_token=token,
+                agent_tls=settings.agent_credentials(),
                 on_done=lambda _: bar.advance(task),
             )
         )
