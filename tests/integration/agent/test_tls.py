@@ -86,7 +86,10 @@ def profiler() -> Iterator[str]:
     space.planes.add(name="/host:CPU").lines.add(name="main").events.add(duration_ps=1)
     answer = wire.ProfileResponse(xspace=space.SerializeToString()).SerializeToString()
     server = grpc.server(futures.ThreadPoolExecutor(1))
-    handlers = {"Profile": grpc.unary_unary_rpc_method_handler(lambda _body, _context: answer)}
+    handlers = {
+        "Profile": grpc.unary_unary_rpc_method_handler(lambda _body, _context: answer),
+        "Terminate": grpc.unary_unary_rpc_method_handler(lambda _body, _context: b""),
+    }
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler(methods.PROFILER_SERVICE, handlers),)
     )
@@ -186,7 +189,8 @@ def test_a_capture_reaches_an_agent_with_tls_and_nobody_in_plain_text(
         done = podscope("capture", address, *more, **tls)
         assert done.returncode == 0, done.stderr
         assert len(list((tmp_path / "runs").rglob("*.xplane.pb"))) == 1
-        assert podscope("doctor", address, **tls).returncode == 0
+        examined = podscope("doctor", address, **tls)
+        assert examined.returncode == 0, examined.stdout
         assert podscope("capture", address, *more).returncode == 1
     with agent() as address:
         assert podscope("capture", address, *more, **tls).returncode == 1

@@ -184,6 +184,32 @@ def test_the_agent_is_told_all_its_targets() -> None:
     assert "--target=localhost:9999,localhost:6009" in container["args"]
 
 
+def test_agents_and_those_who_call_them_are_given_their_certificates() -> None:
+    secrets = {}
+    for name, pod in pods(render(EVERYTHING)):
+        [container] = pod["containers"]
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        for volume in pod["volumes"]:
+            if volume["name"] in {"tls", "agent-tls"}:
+                secrets[name] = volume["secret"]["secretName"]
+                files = [
+                    text
+                    for text in (
+                        *container["args"],
+                        *(str(v.get("value")) for v in container["env"]),
+                    )
+                    if mounts[volume["name"]] in text
+                ]
+                assert len(files) == 3, name
+    assert secrets == {
+        "prof-podscope-agent": "agents-tls",
+        "prof-podscope-collector": "collector-tls",
+        "prof-podscope-worker": "collector-tls",
+    }
+    with pytest.raises(helm.HelmError, match="clientSecret is required"):
+        render({"agent": {"tls": {"existingSecret": "agents-tls"}}})
+
+
 def test_the_service_monitors_scrape_ports_that_the_services_have() -> None:
     manifests = render(EVERYTHING)
     ports = {
@@ -201,6 +227,7 @@ def test_the_service_monitors_scrape_ports_that_the_services_have() -> None:
     [
         {"agent": {"port": 70000}},
         {"agent": {"targets": []}},
+        {"agent": {"tls": {"secret": "x"}}},
         {"colector": {}},
         {"kubernetes": {"namespaces": ["Train"]}},
         {"agent": {"kubernetes": "yes"}},

@@ -106,6 +106,33 @@ capabilities:
 {{- end }}
 {{- end -}}
 
+{{- define "podscope.agentTlsEnv" -}}
+{{- if .Values.agent.tls.existingSecret }}
+- name: PODSCOPE_COLLECTOR_AGENT_CA_FILE
+  value: /etc/podscope-agent-tls/ca.crt
+- name: PODSCOPE_COLLECTOR_AGENT_CERT_FILE
+  value: /etc/podscope-agent-tls/tls.crt
+- name: PODSCOPE_COLLECTOR_AGENT_KEY_FILE
+  value: /etc/podscope-agent-tls/tls.key
+{{- end }}
+{{- end -}}
+
+{{- define "podscope.agentTlsMount" -}}
+{{- if .Values.agent.tls.existingSecret }}
+- name: agent-tls
+  mountPath: /etc/podscope-agent-tls
+  readOnly: true
+{{- end }}
+{{- end -}}
+
+{{- define "podscope.agentTlsVolume" -}}
+{{- if .Values.agent.tls.existingSecret }}
+- name: agent-tls
+  secret:
+    secretName: {{ required "agent.tls.clientSecret is required with agent.tls.existingSecret" .Values.agent.tls.clientSecret }}
+{{- end }}
+{{- end -}}
+
 {{- define "podscope.scheduling" -}}
 {{- with .nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
