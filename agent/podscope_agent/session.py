@@ -295,10 +295,6 @@ def _unwrapped(answer: TargetAnswer) -> TargetAnswer:
     """Take the XSpace out of a ProfileResponse and check that it is one."""
     if answer.failure is not None:
         return answer
-    if not answer.answer:
-        # Also what a server answers that writes files by itself, whatever it was asked for.
-        text = "it answered with 0 bytes instead of a profile"
-        return TargetAnswer(answer.address, failure=RpcFailure(grpc.StatusCode.DATA_LOSS, text))
     if len(answer.answer) > LARGE_BYTES:
         give_back_free_memory()
     try:
@@ -346,6 +342,9 @@ def _merge(answers: Sequence[TargetAnswer]) -> MergedCapture:
         if len(pids) > 1:
             warnings.append(shared_port_text(answer.address, pids))
         if answer.process is not None:
+            if not answer.process.xspace:
+                # Also what a server answers that writes files by itself, whatever it is asked for.
+                warnings.append(f"{answer.address} is missing from this profile: it sent 0 bytes")
             # Two servers of one process are told apart by their ports.
             process = answer.process.process
             if pids and pids[0] not in {known.process for known in processes}:
