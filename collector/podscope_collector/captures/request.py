@@ -1,7 +1,7 @@
 """The one model of a capture request: the API, the command line and schedules share it."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -63,6 +63,8 @@ class CaptureRequest(BaseModel):
         python_tracer_level: 0 off, 1 on (many more events).
         advanced_configuration: Options of the device tracers, see ``advanced.py``.
         requested_by: Who asked, for people.
+        trigger: Why: ``manual`` when a person asked, ``alert``, or ``api`` for other programs. A
+            schedule's captures say so by themselves.
         labels: Free ``key: value`` pairs; ``run`` names the training run.
     """
 
@@ -84,6 +86,7 @@ class CaptureRequest(BaseModel):
     python_tracer_level: Level = 0
     advanced_configuration: dict[str, StrictBool | StrictInt | str] = Field(default_factory=dict)
     requested_by: str | None = None
+    trigger: Literal["manual", "alert", "api"] = "api"
     labels: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="before")

@@ -63,7 +63,9 @@ def create_capture(
         request = request.model_copy(update={"requested_by": asked_by[:MAX_WHO_LENGTH]})
     with runtime.database.writing() as session:
         services.check_can_start(session, request, FanoutLimits.of(runtime.settings))
-        capture = services.create_capture(session, request, Trigger.API, now, name=name)
+        capture = services.create_capture(
+            session, request, Trigger(request.trigger), now, name=name
+        )
         view = CaptureView.of(capture, 0)
     service.nudge()
     return view

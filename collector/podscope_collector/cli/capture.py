@@ -143,6 +143,7 @@ def capture(
             "synchronized": synchronized,
             "expected_host_bytes": expected_host_bytes,
             "requested_by": _who(),
+            "trigger": "manual",
             "host_tracer_level": host_tracer_level,
             "device_tracer_level": device_tracer_level,
             "python_tracer_level": python_tracer_level,

@@ -54,7 +54,7 @@ describe("the form", () => {
   });
   test("becomes the request of the API and the same shell command", () => {
     const form = { ...filled, run: "llm-7b", labels: "team=a", quorumKind: "count" as const, quorumCount: "50%" };
-    expect(toRequest(form)).toMatchObject({ targets: "w-0:9999", duration_ms: 2000, quorum: "50%", labels: { run: "llm-7b", team: "a" } });
+    expect(toRequest(form)).toMatchObject({ targets: "w-0:9999", duration_ms: 2000, trigger: "manual", quorum: "50%", labels: { run: "llm-7b", team: "a" } });
     const command = shellCommand({ ...form, targets: "w-[0-1]:9999" }, "http://h").replaceAll(" \\\n ", "");
     expect(command).toBe("podscope capture 'w-[0-1]:9999' --duration 2s --attempts 3 --quorum 50% --label team=a --label run=llm-7b --url http://h");
   });

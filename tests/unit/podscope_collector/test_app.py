@@ -128,7 +128,21 @@ def test_who_asked_is_what_a_proxy_says_and_else_what_the_request_says(client: T
     asked = client.post("/api/v1/captures", json=body, headers=headers).json()
     assert asked["requested_by"] == "bob"
     del body["requested_by"]
-    assert client.post("/api/v1/captures", json=body).json()["requested_by"] is None
+    answer = client.post("/api/v1/captures", json=body).json()
+    assert (answer["requested_by"], answer["trigger"]) == (None, "api")
+    body["trigger"] = "manual"
+    assert client.post("/api/v1/captures", json=body).json()["trigger"] == "manual"
+
+
+def test_a_number_of_steps_is_kept_with_the_capture(client: TestClient) -> None:
+    body = {"targets": "agent://w0", "steps": 10}
+    answer = client.post("/api/v1/captures", json=body).json()
+    assert (answer["steps"], answer["duration_ms"]) == (10, 60_000)
+    schedule = client.post("/api/v1/schedules", json=body | {"every_s": 120}).json()
+    assert (schedule["steps"], schedule["duration_ms"]) == (10, 60_000)
+    refused = client.post("/api/v1/schedules", json=body | {"every_s": 30})
+    assert refused.status_code == 422
+    assert "10 steps, for which 60000 ms are allowed" in refused.json()["detail"]
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,7 @@ export interface CaptureRequest {
   readonly synchronized?: boolean;
   readonly expected_host_bytes?: number;
   readonly requested_by?: string;
+  readonly trigger: "manual";
   readonly attempts: number;
   readonly quorum: string;
   readonly delay_ms: number;

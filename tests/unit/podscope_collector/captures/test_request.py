@@ -39,6 +39,7 @@ def test_a_window_of_steps_is_bounded_by_a_minute_or_by_the_duration_that_is_giv
         ({"duration_ms": "2s"}, "duration_ms: "),
         ({"duration_ms": True}, "duration_ms: "),
         ({"duration_ms": 1.5}, "duration_ms: "),
+        ({"trigger": "whim"}, "trigger: Input should be 'manual', 'alert' or 'api'"),
         ({"steps": 0}, "steps 0 is out of range"),
         ({"steps": 10**6}, "from 1 to 100,000"),
         ({"steps": "10"}, "steps: "),

@@ -160,6 +160,7 @@ export function toRequest(form: RequestForm): CaptureRequest {
     device_tracer_level: Number(form.deviceTracer),
     python_tracer_level: Number(form.pythonTracer),
     labels: labelsOf(form),
+    trigger: "manual",
     ...(form.together === "yes" ? { synchronized: true } : {}),
     ...(form.hostMb.trim() ? { expected_host_bytes: Number(form.hostMb) * 1e6 } : {}),
     ...(form.requestedBy.trim() ? { requested_by: form.requestedBy.trim() } : {}),
