@@ -277,7 +277,10 @@ def _tpu_ops(line: PreparedLine, core: int) -> tuple[StepEvents, StepTimes]:
         work=work,
         work_feeds_ps=feeds_ps,
     )
-    return events, StepTimes.of(rows[cell_row], cell_step, sums.self_ps[by_appearance])
+    self_ps = sums.self_ps[by_appearance]
+    happened = np.flatnonzero(self_ps)
+    by_row = StepTimes(rows[cell_row[happened]], cell_step[happened], self_ps[happened])
+    return events, by_row
 
 
 def _cells(
