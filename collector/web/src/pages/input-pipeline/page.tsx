@@ -46,10 +46,10 @@ function tilesOf(pipeline: InputPipeline): TileParts[] {
   const worst = longestStage(stages);
   return [
     {
-      label: "Waiting for input",
+      label: "Waiting for input, mean",
       value: ratio && share(ratio.average),
       absent: "no steps",
-      context: ratio ? `of the step, σ ${fixed(ratio.deviation * 100, 1)} points` : "",
+      context: ratio ? `of a step, σ ${fixed(ratio.deviation * 100, 1)} points` : "",
     },
     { label: "Input of a step, mean", value: inputMs.length > 0 ? duration(mean(inputMs)) : null, absent: "no steps", context: "on the host with the longest step" },
     {
