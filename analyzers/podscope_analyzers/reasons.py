@@ -67,7 +67,8 @@ NO_SLICE_TRANSFERS: Final = Reason(
 NO_ALLOCATIONS: Final = Reason(
     "no_allocations",
     "No allocator recorded anything.",
-    "Raise host_tracer_level to 2 and capture while the job allocates; JAX on CPUs records none.",
+    "Raise host_tracer_level to 2 and capture while the job allocates. JAX on CPUs records none; "
+    "PyTorch only captures that begin in the training thread (podscope.profiler.start).",
 )
 
 

@@ -99,7 +99,7 @@ class Agent:
         self.metrics = line.split("metrics on ")[1].split(",")[0]
         self.channel = grpc.insecure_channel(self.address, options=OPTIONS)
 
-    def call(self, path: str, body: bytes, timeout: float = 20) -> bytes:
+    def call(self, path: str, body: bytes, timeout: float = 120) -> bytes:
         method = self.channel.unary_unary(
             path, request_serializer=bytes, response_deserializer=bytes
         )
@@ -124,7 +124,7 @@ class Agent:
     def close(self) -> int:
         self.channel.close()
         self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(timeout=40)
+        code = self.process.wait(timeout=120)
         assert self.process.stdout is not None
         self.process.stdout.close()
         self.folder.cleanup()
@@ -145,7 +145,7 @@ def status(failure: pytest.ExceptionInfo[grpc.RpcError]) -> tuple[grpc.StatusCod
 
 
 def test_all_targets_are_captured_together_and_merged() -> None:
-    together = threading.Barrier(2, timeout=10)
+    together = threading.Barrier(2, timeout=60)
 
     def wait_for_the_other(_request: wire.ProfileRequest, _context: grpc.ServicerContext) -> bytes:
         together.wait()
@@ -196,13 +196,13 @@ def test_a_capture_while_another_runs_is_told_in_the_stock_servers_words() -> No
 
     def slow(_request: wire.ProfileRequest, _context: grpc.ServicerContext) -> bytes:
         entered.set()
-        release.wait(10)
+        release.wait(60)
         return wire.ProfileResponse(xspace=xspace()).SerializeToString()
 
     with profiler(slow) as target, agent(target) as running:
         with futures.ThreadPoolExecutor(1) as pool:
             first = pool.submit(running.profile)
-            assert entered.wait(10)
+            assert entered.wait(60)
             with pytest.raises(grpc.RpcError) as failure:
                 running.profile()
             release.set()
@@ -224,35 +224,38 @@ def test_a_busy_target_is_passed_on_as_busy() -> None:
 def test_a_client_that_hangs_up_before_a_delayed_start_frees_the_agent() -> None:
     with profiler(answer_with(xspace())) as target, agent(target) as running:
         request = wire.ProfileRequest(session_id="s", emit_xspace=True)
-        request.opts.start_timestamp_ns = time.time_ns() + 30 * 10**9
+        request.opts.start_timestamp_ns = time.time_ns() + 600 * 10**9
         method = running.channel.unary_unary(
             methods.PROFILE, request_serializer=bytes, response_deserializer=bytes
         )
-        call = method.future(request.SerializeToString(), timeout=60)
-        time.sleep(0.5)
-        with pytest.raises(grpc.RpcError):
-            running.profile()
-        call.cancel()  # type: ignore[no-untyped-call]  # the stubs leave it out
-        deadline = time.monotonic() + 5
-        while time.monotonic() < deadline:
-            with contextlib.suppress(grpc.RpcError):
-                assert running.profile().xspace == xspace()
-                return
-            time.sleep(0.1)
-    pytest.fail("the agent stayed busy")
+        waiting = [method.future(request.SerializeToString(), timeout=600)]
+
+        def is_busy() -> bool:
+            try:
+                running.profile()
+            except grpc.RpcError:
+                return True
+            if waiting[-1].done():
+                # It met the capture with which this looks: once more.
+                waiting.append(method.future(request.SerializeToString(), timeout=600))
+            return False
+
+        wait_until(is_busy)
+        waiting[-1].cancel()  # type: ignore[no-untyped-call]  # the stubs leave it out
+        wait_until(lambda: not is_busy())
 
 
 def test_a_target_that_hangs_beyond_the_deadline_costs_only_itself() -> None:
     release = threading.Event()
 
     def hang(_request: wire.ProfileRequest, _context: grpc.ServicerContext) -> bytes:
-        release.wait(30)
+        release.wait(120)
         return b""
 
     with profiler(answer_with(xspace())) as good, profiler(hang) as hanging:
         with agent(good, hanging) as running:
             request = wire.ProfileRequest(emit_xspace=True)
-            answer = running.call(methods.PROFILE, request.SerializeToString(), timeout=4)
+            answer = running.call(methods.PROFILE, request.SerializeToString(), timeout=10)
             release.set()
     space = XSpace.FromString(wire.ProfileResponse.FromString(answer).xspace)
     [warning] = space.warnings
@@ -337,7 +340,7 @@ def targets_of(running: Agent) -> list[dict[str, object]]:
     return items
 
 
-def wait_until(what: Callable[[], bool], seconds: float = 15) -> None:
+def wait_until(what: Callable[[], bool], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < deadline
@@ -360,8 +363,8 @@ def test_a_process_that_registers_is_captured_and_forgotten_when_it_is_killed() 
             process.pid,
         )
         assert known["labels"] == {"role": "trainer", "rank": "3"}
-        wait_until(lambda: running.step_time().source == "process", 40)
-        assert 0.01 <= running.step_time().seconds < 10
+        wait_until(lambda: running.step_time().source == "process")
+        assert running.step_time().seconds >= 0.01
         assert running.profile().xspace == xspace()
         process.kill()
         process.wait()
@@ -384,7 +387,7 @@ def test_a_process_finds_an_agent_that_starts_after_it() -> None:
         assert first.process.stdout is not None
         first.process.stdout.close()
         second = Agent(folder=folder)
-        wait_until(lambda: bool(targets_of(second)), 40)
+        wait_until(lambda: bool(targets_of(second)))
         process.kill()
         process.wait()
         assert process.stdout is not None
@@ -494,7 +497,7 @@ def fetched(running: Agent, capture_id: str) -> bytes:
         response_deserializer=own.FetchResponse.FromString,
     )
     request = own.FetchRequest(capture_id=capture_id).SerializeToString()
-    return b"".join(piece.piece for piece in method(request, timeout=20))
+    return b"".join(piece.piece for piece in method(request, timeout=120))
 
 
 def profiled(running: Agent, **more: Any) -> tuple[wire.ProfileResponse, list[tuple[str, str]]]:
@@ -503,7 +506,7 @@ def profiled(running: Agent, **more: Any) -> tuple[wire.ProfileResponse, list[tu
     method = running.channel.unary_unary(
         methods.PROFILE, request_serializer=bytes, response_deserializer=bytes
     )
-    answer, call = method.with_call(request.SerializeToString(), timeout=20)
+    answer, call = method.with_call(request.SerializeToString(), timeout=120)
     metadata = [(str(key), str(text)) for key, text in call.trailing_metadata()]
     return wire.ProfileResponse.FromString(answer), metadata
 
@@ -591,7 +594,7 @@ def test_two_processes_on_one_port_are_reported() -> None:
                 with agent(f"127.0.0.1:{port}", good) as running:
                     shared, fine = targets_of(running)
                     request = wire.ProfileRequest(emit_xspace=True).SerializeToString()
-                    answer = running.call(methods.PROFILE, request, timeout=6)
+                    answer = running.call(methods.PROFILE, request, timeout=10)
         finally:
             second.kill()
             second.wait()
@@ -710,7 +713,7 @@ def test_who_watches_the_health_is_told_of_the_end() -> None:
 def slow_target(entered: threading.Event, release: threading.Event) -> Answer:
     def slow(_request: wire.ProfileRequest, _context: grpc.ServicerContext) -> bytes:
         entered.set()
-        release.wait(20)
+        release.wait(60)
         return wire.ProfileResponse(xspace=xspace()).SerializeToString()
 
     return slow
@@ -725,7 +728,7 @@ def test_sigterm_lets_a_capture_end_within_the_grace_time_and_else_tells_its_cli
         running = Agent(target, grace_s=grace_s)
         with futures.ThreadPoolExecutor(1) as pool:
             capture = pool.submit(running.profile)
-            assert entered.wait(10)
+            assert entered.wait(60)
             running.process.send_signal(signal.SIGTERM)
             if grace_s == "20":
                 time.sleep(0.3)
@@ -752,7 +755,7 @@ def test_a_client_that_hangs_up_in_the_window_frees_the_agent_and_the_target() -
         context.add_callback(cancelled.set)
         entered.set()
         if slow.pop() if slow else False:
-            cancelled.wait(20)
+            cancelled.wait(60)
         return wire.ProfileResponse(xspace=xspace()).SerializeToString()
 
     with profiler(answer) as target, agent(target) as running:
@@ -761,9 +764,9 @@ def test_a_client_that_hangs_up_in_the_window_frees_the_agent_and_the_target() -
         )
         request = wire.ProfileRequest(emit_xspace=True).SerializeToString()
         call = method.future(request, timeout=60)
-        assert entered.wait(10)
+        assert entered.wait(60)
         call.cancel()  # type: ignore[no-untyped-call]  # the stubs leave it out
-        assert cancelled.wait(10)
+        assert cancelled.wait(60)
 
         def works() -> bool:
             with contextlib.suppress(grpc.RpcError):
@@ -915,12 +918,12 @@ def test_calls_without_the_token_are_denied_but_health_checks(tmp_path: Path) ->
             )
             for metadata in [(), (("authorization", "Bearer wrong"),)]:
                 with pytest.raises(grpc.RpcError) as failure:
-                    method(request, timeout=20, metadata=metadata)
+                    method(request, timeout=120, metadata=metadata)
                 assert status(failure)[0] is grpc.StatusCode.UNAUTHENTICATED
             with pytest.raises(grpc.RpcError) as failure:
                 fetched(running, "x")
             assert status(failure)[0] is grpc.StatusCode.UNAUTHENTICATED
-            answer = method(request, timeout=20, metadata=bearer)
+            answer = method(request, timeout=120, metadata=bearer)
             assert wire.ProfileResponse.FromString(answer).xspace == xspace()
             code, text = agent_fails("targets", "--agent", running.address)
             assert (code, text.count("\n")) == (7, 1)

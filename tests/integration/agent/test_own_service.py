@@ -51,7 +51,7 @@ class Host:
         method = self.channel.unary_unary(
             path, request_serializer=bytes, response_deserializer=bytes
         )
-        answer: bytes = await method(request.SerializeToString(), timeout=20)
+        answer: bytes = await method(request.SerializeToString(), timeout=120)
         return answer
 
     async def capture(self, capture_id: str, *, wait: bool = True, **more: Any) -> Any:
@@ -73,7 +73,7 @@ class Host:
             response_deserializer=own.FetchResponse.FromString,
         )
         request = own.FetchRequest(capture_id=capture_id, offset=offset)
-        return [piece async for piece in method(request.SerializeToString(), timeout=20)]
+        return [piece async for piece in method(request.SerializeToString(), timeout=120)]
 
 
 @asynccontextmanager
@@ -171,15 +171,16 @@ def test_a_trigger_returns_at_once_and_the_fetch_waits() -> None:
 
 def test_a_caller_that_hangs_up_loses_nothing() -> None:
     async def scenario() -> None:
-        release = asyncio.Event()
+        entered, release = asyncio.Event(), asyncio.Event()
 
         async def slow(request: wire.ProfileRequest) -> bytes:
+            entered.set()
             await release.wait()
             return wire.ProfileResponse(xspace=xspace()).SerializeToString()
 
         async with host(slow) as agent:
             waiting = asyncio.create_task(agent.capture("c1"))
-            await asyncio.sleep(0.2)
+            await asyncio.wait_for(entered.wait(), 60)
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
@@ -193,7 +194,7 @@ def test_a_cancelled_capture_frees_the_host_at_once() -> None:
     async def scenario() -> None:
         async def slow(request: wire.ProfileRequest) -> bytes:
             if request.session_id == "s":
-                await asyncio.sleep(20)
+                await asyncio.sleep(3600)
             return wire.ProfileResponse(xspace=xspace()).SerializeToString()
 
         async with host(slow) as agent:
@@ -264,7 +265,7 @@ def test_a_stock_clients_root_is_written_to_where_it_is_allowed(tmp_path: Path) 
             method = agent.channel.unary_unary(
                 methods.PROFILE, request_serializer=bytes, response_deserializer=bytes
             )
-            call = method(request.SerializeToString(), timeout=20)
+            call = method(request.SerializeToString(), timeout=120)
             answer = wire.ProfileResponse.FromString(await call)
             trailing = {str(key): value for key, value in await call.trailing_metadata() or ()}
             assert (answer.empty_trace, len(answer.tool_data)) == (False, 0)

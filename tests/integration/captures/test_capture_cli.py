@@ -137,7 +137,7 @@ def test_an_interrupt_cancels_the_capture_and_tells_what_was_kept(
             time.sleep(0.05)
         time.sleep(0.3)
         child.send_signal(signal.SIGINT)
-        stdout, stderr = child.communicate(timeout=30)
+        stdout, stderr = child.communicate(timeout=120)
     assert child.returncode == 130, stderr
     found = json.loads(stdout)
     assert found["state"] == "cancelled"

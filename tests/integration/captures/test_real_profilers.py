@@ -158,8 +158,8 @@ def test_a_second_capture_meanwhile_waits_until_the_first_has_ended(
     target = [f"localhost:{ports[0]}"]
 
     async def both() -> tuple[CaptureOutcome, CaptureOutcome]:
-        first = asyncio.ensure_future(capture(tmp_path, target, 1500))
-        await asyncio.sleep(0.5)
+        first = asyncio.ensure_future(capture(tmp_path, target, 3000))
+        await asyncio.sleep(1)
         return await asyncio.gather(first, capture(tmp_path, target, 1500))
 
     first, second = asyncio.run(both())
@@ -173,8 +173,8 @@ def test_a_host_that_stays_busy_fails_as_busy(ports: list[int], tmp_path: Path) 
     target = [f"localhost:{ports[0]}"]
 
     async def both() -> tuple[CaptureOutcome, CaptureOutcome]:
-        first = asyncio.ensure_future(capture(tmp_path, target, 1500))
-        await asyncio.sleep(0.5)
+        first = asyncio.ensure_future(capture(tmp_path, target, 3000))
+        await asyncio.sleep(1)
         return await asyncio.gather(first, capture(tmp_path, target, 100, attempts=1))
 
     first, second = asyncio.run(both())
@@ -200,13 +200,13 @@ def test_a_cancelled_capture_frees_the_server_at_once(ports: list[int], tmp_path
 
 def test_hosts_that_start_together_are_told_one_instant(ports: list[int], tmp_path: Path) -> None:
     targets = [f"127.0.0.1:{port}" for port in ports]
-    outcome = asyncio.run(capture(tmp_path, targets, 500, synchronized=True, delay_ms=700))
+    outcome = asyncio.run(capture(tmp_path, targets, 2000, synchronized=True, delay_ms=3000))
     assert outcome.state is CaptureState.COMPLETE
     alignment = outcome.alignment
     assert alignment is not None
     assert alignment.hosts == 5
     # One machine has one clock: what is left is how late a busy machine wakes its processes.
-    assert alignment.skew_ns < 300_000_000
+    assert alignment.skew_ns < 2_000_000_000
     assert alignment.outside == ()
 
 
