@@ -11,6 +11,7 @@ compiled kernels and the file's own bytes included.
 """
 
 import argparse
+import gc
 import json
 import mmap
 import os
@@ -23,6 +24,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from select import select
 from typing import Final
 
 from tests.fuzz.mutations import mutate
@@ -178,7 +180,9 @@ class Run:
                 lanes.append(self.start(files))
             if not lanes:
                 break
-            rest = self.finish(lanes.pop(0))
+            ready = select([lane.answers for lane in lanes], [], [])[0]
+            at = next(at for at, lane in enumerate(lanes) if lane.answers in ready)
+            rest = self.finish(lanes.pop(at))
             if rest:
                 waiting.append(rest)
             if time.monotonic() - told > 10:
@@ -189,8 +193,8 @@ class Run:
 
 def _warm(seeds: list[bytes]) -> int:
     """Analyzes the valid files, which loads every kernel; 1 when one of them is refused."""
-    for raw in seeds:
-        if (outcome := analyze(raw, Random(0), tools=99)) != "result":
+    for raw in dict.fromkeys(seeds):
+        if (outcome := analyze(raw, Random(0), in_full=True)) != "result":
             print(f"a valid file is refused: {outcome}", flush=True)
             return 1
     return 0
@@ -221,6 +225,9 @@ def main() -> int:
         os._exit(_warm(seeds))
     if os.waitstatus_to_exitcode(os.wait4(pid, 0)[1]) or _warm(seeds):
         return 1
+    # Children share the pages of what is loaded, as long as no collection writes to them.
+    gc.collect()
+    gc.freeze()
     print(f"{_status_bytes('VmRSS:') >> 20} MB before the first file", flush=True)
     run = Run(seeds, chosen.seed)
     run.all_files(chosen.begin, chosen.files, chosen.seconds, chosen.jobs)

@@ -1,4 +1,8 @@
-"""The valid files that mutation starts from: small ones, of every kind of host."""
+"""The valid files that mutation starts from: small ones, of every kind of host.
+
+A file's cost is that of what is computed for it, whatever its size; in a short one a mutation also
+more often hits what matters.
+"""
 
 import gzip
 from typing import Final
@@ -8,6 +12,9 @@ from podscope_protos.v1 import xplane_pb2
 
 _EVENTS: Final = 16
 _LINES: Final = 5
+_FEW_EVENTS: Final = 5
+_FEW_LINES: Final = 3
+_SHORT_TO_WHOLE: Final = 3
 _DEVICES: Final = ("tpu-v5e", "gpu-h100", "cpu")
 _TF_NAMES: Final = (
     "TraceContext", "SessionRun", "ExecutorState::Process", "IteratorGetNextOp::DoCompute",
@@ -82,6 +89,22 @@ def _tensorflow() -> bytes:
     return space.SerializeToString()
 
 
+def _shortened(raw: bytes) -> bytes:
+    """A few events of a few lines, what these are called, and no program."""
+    space = xplane_pb2.XSpace.FromString(raw)
+    for plane in [plane for plane in space.planes if plane.name == "/host:metadata"]:
+        space.planes.remove(plane)
+    for plane in space.planes:
+        del plane.lines[_FEW_LINES:]
+        for line in plane.lines:
+            del line.events[_FEW_EVENTS:]
+        used = {event.metadata_id for line in plane.lines for event in line.events}
+        for key in set(plane.event_metadata) - used:
+            del plane.event_metadata[key]
+    return space.SerializeToString()
+
+
 def make_seeds() -> list[bytes]:
-    """The valid files, each of a few kilobytes."""
-    return [_tensorflow(), *(_simulated(device) for device in _DEVICES)]
+    """The valid files, of some ten kilobytes; most often the short ones, of a few."""
+    whole = [_tensorflow(), *(_simulated(device) for device in _DEVICES)]
+    return [*whole, *map(_shortened, whole * _SHORT_TO_WHOLE)]
