@@ -5,7 +5,7 @@ barriers and debug prints on the devices, and what says that clocks or power wer
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -38,6 +38,7 @@ _THROTTLE: Final = re.compile(
 _THROTTLED_RATIO: Final = 0.01
 # Durations that the hardware reports for a barrier that nobody waited at.
 _NO_BARRIER_PS: Final = (0, 1250)
+_TARGETS: Final = {BARRIER: _NO_BARRIER_PS, DEBUG_PRINT: ()}
 _SHORT_STEP_RATIO: Final = 0.01
 _TRACED: Final = ("traced", "eager")
 
@@ -113,13 +114,19 @@ class HostFacts:
         )
 
 
-def host_facts(space: PreparedSpace, steps: StepDatabase, allocations: Allocations) -> HostFacts:
+def host_facts(
+    space: PreparedSpace,
+    steps: StepDatabase,
+    allocations: Allocations,
+    times_of: "Callable[[PreparedPlane], Mapping[str, NamedTimes]]",
+) -> HostFacts:
     """The facts of one host.
 
     Args:
         space: Its prepared XSpace.
         steps: All its steps.
         allocations: What its allocators recorded.
+        times_of: Gives what ``named_times`` found of a device.
     """
     compilations, compile_ps, window_ps = _compilations(space, steps)
     return HostFacts(
@@ -128,8 +135,8 @@ def host_facts(space: PreparedSpace, steps: StepDatabase, allocations: Allocatio
         window_ps=window_ps,
         functions=_functions(space),
         memory=tuple(_memory(allocations)),
-        barrier_ratio=_device_share(space, steps, BARRIER, _NO_BARRIER_PS),
-        debug_print_ratio=_device_share(space, steps, DEBUG_PRINT),
+        barrier_ratio=_device_share(space, steps, BARRIER, times_of),
+        debug_print_ratio=_device_share(space, steps, DEBUG_PRINT, times_of),
         throttled=_throttled(space),
     )
 
@@ -206,8 +213,60 @@ def _memory(allocations: Allocations) -> list[MemoryFact]:
     return found
 
 
+@dataclass(frozen=True)
+class NamedTimes:
+    """Time of a device's events of some names in each step; both of shape (k,)."""
+
+    step: Int64s
+    time_ps: Int64s
+
+
+def named_times(plane: PreparedPlane) -> Mapping[str, NamedTimes]:
+    """Time of a device's barriers and debug prints, by what their names contain."""
+    found = {}
+    for target, ignored_ps in _TARGETS.items():
+        matching = _matching(plane, re.compile(re.escape(target)))
+        step, time_ps = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        for line in plane.lines if matching.any() else ():
+            if not line.is_derived and not is_sparse_core(plane.name):
+                own_step, own_ps = _times_of(line, matching, ignored_ps)
+                step, time_ps = np.append(step, own_step), np.append(time_ps, own_ps)
+        steps, at = np.unique(step, return_inverse=True)
+        total = np.zeros(len(steps), np.int64)
+        np.add.at(total, at, time_ps)
+        found[target] = NamedTimes(steps, total)
+    return found
+
+
+def _times_of(
+    line: PreparedLine, matching: npt.NDArray[np.bool_], ignored_ps: Sequence[int]
+) -> tuple[Int64s, Int64s]:
+    """Steps and durations of a line's matching events."""
+    nothing = np.zeros(0, np.int64)
+    survey = line.survey(frozenset())
+    if survey is not None and not matching[survey.rows].any():
+        return nothing, nothing
+    stat = "device_duration_ps"
+    columns = line.columns((stat,) if stat in line.plane.stat_names else ())
+    events = np.flatnonzero(matching[columns.metadata])
+    step, time_ps = nothing, nothing
+    if len(events):
+        time_ps = columns.duration_ps[events]
+        if stat in line.plane.stat_names:
+            told = columns.stat(stat)
+            time_ps = np.where(told.present()[events], told.ints_or_uints()[events], time_ps)
+        code, groups = line.group_codes()
+        step = np.append(groups, -1)[code[events]]
+        counted = (step >= 0) & ~np.isin(time_ps, ignored_ps)
+        step, time_ps = step[counted], time_ps[counted]
+    return step, time_ps
+
+
 def _device_share(
-    space: PreparedSpace, steps: StepDatabase, target: str, ignored_ps: Sequence[int] = ()
+    space: PreparedSpace,
+    steps: StepDatabase,
+    target: str,
+    times_of: Callable[[PreparedPlane], Mapping[str, NamedTimes]],
 ) -> float | None:
     """Mean over the device planes of the mean share of a step in events of a name.
 
@@ -217,13 +276,16 @@ def _device_share(
         share
         for plane in space.planes
         if is_device_plane(plane.name)
-        and (share := _plane_share(plane, steps, target, ignored_ps)) is not None
+        and (share := _plane_share(plane, steps, target, times_of)) is not None
     ]
     return sum(shares) / len(shares) if shares else None
 
 
 def _plane_share(
-    plane: PreparedPlane, steps: StepDatabase, target: str, ignored_ps: Sequence[int]
+    plane: PreparedPlane,
+    steps: StepDatabase,
+    target: str,
+    times_of: Callable[[PreparedPlane], Mapping[str, NamedTimes]],
 ) -> float | None:
     is_tpu = is_tensor_core(plane.name)
     if is_sparse_core(plane.name):
@@ -233,10 +295,10 @@ def _plane_share(
     if not len(rows):
         return None
     spent = np.zeros(len(rows))
-    matching = _matching(plane, re.compile(re.escape(target)))
-    for line in plane.lines if matching.any() else ():
-        if not line.is_derived:
-            _add_events(line, matching, numbers, ignored_ps, spent)
+    times = times_of(plane)[target]
+    at = np.minimum(np.searchsorted(numbers, times.step), len(numbers) - 1)
+    known = numbers[at] == times.step
+    np.add.at(spent, at[known], times.time_ps[known])
     if len(rows) >= 3:
         kept = np.arange(1, len(rows) - 1)
     elif len(rows) == 2 and duration.min() < _SHORT_STEP_RATIO * duration.max():
@@ -244,29 +306,6 @@ def _plane_share(
     else:
         kept = np.arange(len(rows))
     return float((spent[kept] / np.maximum(duration[kept], 1)).mean())
-
-
-def _add_events(
-    line: PreparedLine,
-    matching: npt.NDArray[np.bool_],
-    numbers: Int64s,
-    ignored_ps: Sequence[int],
-    spent: npt.NDArray[np.float64],
-) -> None:
-    stat = "device_duration_ps"
-    columns = line.columns((stat,) if stat in line.plane.stat_names else ())
-    events = np.flatnonzero(matching[columns.metadata])
-    if len(events):
-        time_ps = columns.duration_ps[events]
-        if stat in line.plane.stat_names:
-            told = columns.stat(stat)
-            time_ps = np.where(told.present()[events], told.ints_or_uints()[events], time_ps)
-        group = np.asarray(line.group_id, np.int64)[events]
-        at = np.minimum(np.searchsorted(numbers, group), len(numbers) - 1)
-        counted = (numbers[at] == group) & ~np.isin(time_ps, ignored_ps)
-        np.add.at(spent, at[counted], time_ps[counted])
-    # The lines of all devices may not fit into memory together.
-    line.release()
 
 
 def _throttled(space: PreparedSpace) -> int:

@@ -131,8 +131,8 @@ def _group(prepared: PreparedSpace, *, with_spans: bool) -> list[CoreNodes]:
 
 
 def _read_core(plane: PreparedPlane, *, with_spans: bool) -> None:
-    """Sorts a TensorCore's events; all that preparation reads of them is decoded at once."""
-    sort_lines(plane, (CONTEXT_STATS | FRAMEWORK_STATS) & plane.stat_names)
+    """Sorts a TensorCore's events; all that preparation reads of them is read at once."""
+    sort_lines(plane, CONTEXT_STATS | FRAMEWORK_STATS)
     if with_spans:
         plane.framework_span = framework_span(plane)
 

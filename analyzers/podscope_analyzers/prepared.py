@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from podscope_analyzers.kernels import natural_order, nest
+from podscope_analyzers.kernels import factorise, natural_order, nest
 from podscope_analyzers.kernels.forest import spread_kept
 from podscope_analyzers.planes import (
     HOST_PLANE,
@@ -28,6 +28,7 @@ from podscope_analyzers.xspace import (
     Sieve,
     Sifted,
     StatColumn,
+    Survey,
     XSpace,
 )
 from podscope_analyzers.xspace.columns import DOUBLE, INT64, UINT64, GzipTexts, Int32s, Int64s
@@ -157,6 +158,9 @@ class PreparedLine:
         self.source_events = source_events
         self._group: NDArray[np.int32] | Int64s | None = None
         self._find_group: Callable[[], Int64s] | None = None
+        self._find_codes: Callable[[], Int32s] | None = None
+        self._code_groups: Int64s = np.zeros(0, np.int64)
+        self._codes: Int32s | None = None
         self._eager: Int8s | None = None
         self._named: tuple[Int64s, Int64s] | None = None
         self._own_stats: Mapping[str, DerivedStat] = {}
@@ -190,8 +194,16 @@ class PreparedLine:
             self._sieve, self._sifted = sieve, self.source.sift(sieve)
         return self._sifted
 
+    def survey(self, stats: frozenset[str]) -> Survey | None:
+        """What is known of the stored events, in their order, without decoding them.
+
+        None for other lines, and where decoding is as fast; see ``xspace.Line.survey``.
+        """
+        return self.source.survey(stats) if self.is_stored and self.source is not None else None
+
     def release(self) -> None:
         """Forgets decoded columns; the next ``columns`` decodes again."""
+        self._codes = None
         if self.source is not None:
             self.source.release()
 
@@ -224,7 +236,7 @@ class PreparedLine:
             named: Events that are a named step, and their groups, both of shape (k,).
         """
         self._group = group
-        self._find_group = None
+        self._find_group = self._find_codes = None
         self._eager = eager
         self._named = named
 
@@ -263,25 +275,50 @@ class PreparedLine:
         self._group, self._find_group = found, None
         return found.astype(np.int64)
 
-    def find_groups(self, find: Callable[[], Int64s]) -> None:
+    def find_groups(self, find: Callable[[], Int32s], groups: Int64s) -> None:
         """Takes a way to find the groups of all events, which is gone when they are asked for.
 
         Args:
-            find: Gives the group id of every event, -1 for none, shape (n,).
+            find: Gives the index in ``groups`` of every event, -1 for none, shape (n,).
+            groups: Group ids, -1 for none, shape (k,).
         """
-        self._find_group = find
+        self._find_codes, self._code_groups = find, groups
+
+    def group_codes(self) -> tuple[Int32s, Int64s]:
+        """A number for every event's group, and the groups, in half the memory of ``group_id``.
+
+        Returns:
+            Numbers, shape (n,), -1 for none, not to be written to; the group of each number, -1
+            for none, some of them perhaps equal.
+        """
+        if self._find_codes is None or "group_id" in self.plane.stat_names:
+            return factorise(self.group_id)
+        return self._found_codes(), self._code_groups
+
+    def _found_codes(self) -> Int32s:
+        if self._codes is None and self._find_codes is not None:
+            self._codes = self._find_codes()
+        return np.zeros(0, np.int32) if self._codes is None else self._codes
 
     def fill_groups(self, group: Int64s) -> None:
         """Replaces the groups alone, shape (n,)."""
         self._group = group
-        self._find_group = None
+        self._find_group = self._find_codes = None
+
+    @property
+    def _is_grouped(self) -> bool:
+        """Whether preparation found its groups; else they are as stored."""
+        return any(one is not None for one in (self._group, self._find_group, self._find_codes))
 
     @property
     def group_id(self) -> Int64s:
         """Group (step) of every event, -1 where there is none, shape (n,)."""
-        if self._group is None and self._find_group is None:
+        if not self._is_grouped:
             return self._stored("group_id")
-        if self._find_group is not None:
+        if self._find_codes is not None:
+            # The last place is for -1, no group.
+            group = np.append(self._code_groups, ABSENT)[self._found_codes()]
+        elif self._find_group is not None:
             group = self._find_group()
         else:
             group = np.asarray(self._group, np.int64)
@@ -295,7 +332,7 @@ class PreparedLine:
         """1 for eager execution, 0 for none, -1 where it does not apply, shape (n,)."""
         if self._eager is not None:
             return self._eager
-        if self._group is not None or self._find_group is not None:
+        if self._is_grouped:
             return np.full(self.event_count, ABSENT, np.int8)
         return np.sign(self._stored("is_eager")).astype(np.int8)
 
@@ -313,7 +350,7 @@ class PreparedLine:
             Codes, shape (n,), -1 where the event marks no step; the table of names.
         """
         codes = np.full(self.event_count, ABSENT, np.int32)
-        if self._group is None and self._find_group is None:
+        if not self._is_grouped:
             if "step_name" in self.plane.stat_names and self.source is not None:
                 return self.columns(("step_name",)).stat("step_name").strings()
             return codes, []
@@ -530,17 +567,22 @@ def reordered_line(
     )
 
 
-def sort_lines(plane: PreparedPlane, stats: Iterable[str] = ()) -> None:
+def sort_lines(plane: PreparedPlane, stats: frozenset[str] = frozenset()) -> None:
     """Puts the events of each line in natural order, where they are not.
 
     Args:
         plane: Gets the lines.
-        stats: What is read of the events next: decoded along with their times.
+        stats: What is read of the events next: decoded along with their times, or looked for
+            in long lines.
     """
     lines = []
     none = np.zeros(0, np.int64)
     for line in plane.lines:
-        columns = line.columns(stats)
+        survey = line.survey(stats)
+        if survey is not None and survey.is_natural:
+            lines.append(line)
+            continue
+        columns = line.columns(stats & plane.stat_names)
         order = natural_order(columns.start_ps, columns.duration_ps)
         if order is None:
             lines.append(line)

@@ -12,13 +12,15 @@ from podscope_analyzers.prepare import prepare
 from podscope_analyzers.run_environment import LOCALHOST
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from podscope_analyzers.allocations import Allocations
     from podscope_analyzers.annotations import Annotations
     from podscope_analyzers.core_details import CoreDetails
     from podscope_analyzers.counters import Counters
     from podscope_analyzers.gpu_kernels import KernelDatabase
     from podscope_analyzers.hlo.programs import Programs
-    from podscope_analyzers.host_facts import HostFacts
+    from podscope_analyzers.host_facts import HostFacts, NamedTimes
     from podscope_analyzers.inference import InferenceStats
     from podscope_analyzers.op_metrics.database import OpDatabase
     from podscope_analyzers.peaks import PerfEnv
@@ -48,6 +50,7 @@ class HostSections:
         self._space = space
         self.host = host
         self._step_events: dict[int, StepEvents] = {}
+        self._named_times: dict[int, Mapping[str, NamedTimes]] = {}
 
     @cached_property
     def _prepared(self) -> "PreparedSpace":
@@ -104,8 +107,16 @@ class HostSections:
 
         found = read_device_steps(plane)
         if not is_gpu(plane.name):
+            self._times_of(plane)
             plane.release()
         return found
+
+    def _times_of(self, plane: "PreparedPlane") -> "Mapping[str, NamedTimes]":
+        from podscope_analyzers.host_facts import named_times
+
+        if id(plane) not in self._named_times:
+            self._named_times[id(plane)] = named_times(plane)
+        return self._named_times[id(plane)]
 
     @cached_property
     def host_execution(self) -> "OpDatabase":
@@ -202,7 +213,7 @@ class HostSections:
         """What advice rests on beside the stats."""
         from podscope_analyzers.host_facts import host_facts
 
-        facts = host_facts(self._prepared, self.steps, self.allocations)
+        facts = host_facts(self._prepared, self.steps, self.allocations, self._times_of)
         return replace(facts, time_base_ns=self._space.unix_base_ns)
 
     @cached_property

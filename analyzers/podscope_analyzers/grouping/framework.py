@@ -64,6 +64,13 @@ def framework_span(plane: PreparedPlane) -> tuple[int, int] | None:
     for line in plane.lines:
         if not line.event_count:
             continue
+        survey = line.survey(FRAMEWORK_STATS)
+        if survey is not None and survey.has_none(FRAMEWORK_STATS):
+            named = [row for row in survey.rows.tolist() if _text_of_row(table, row, "tf_op")]
+            if named:
+                begins.append(int(survey.first_ps[named].min()))
+                ends.append(int(survey.last_ps[named].max()))
+            continue
         columns = line.columns(FRAMEWORK_STATS & plane.stat_names)
         kept = _kept(columns, _codes(columns, table, "tf_op", codes))
         if kept.any():
@@ -103,8 +110,7 @@ def _codes(columns: Columns, table: PreparedMetadata, stat: str, codes: dict[str
     """Number of every event's text, -1 for none, shape (n,)."""
     of_rows = np.full(len(table), -1, np.int32)
     for row in np.flatnonzero(np.bincount(columns.metadata, minlength=len(table))).tolist():
-        text = table.stats(row).get(stat, "")
-        if isinstance(text, str) and text:
+        if text := _text_of_row(table, row, stat):
             of_rows[row] = codes.setdefault(text, len(codes))
     code = of_rows[columns.metadata]
     if stat in columns.stat_names and columns.stat(stat).kind.any():
@@ -113,6 +119,12 @@ def _codes(columns: Columns, table: PreparedMetadata, stat: str, codes: dict[str
         numbered = np.array([*of_texts, -1], np.int32)[own]
         code = np.where(own >= 0, numbered, code)
     return code
+
+
+def _text_of_row(table: PreparedMetadata, row: int, stat: str) -> str:
+    """What the metadata of a row says; empty where it says nothing."""
+    text = table.stats(row).get(stat)
+    return text if isinstance(text, str) else ""
 
 
 def _kept(columns: Columns, code: Int32s) -> Bools:

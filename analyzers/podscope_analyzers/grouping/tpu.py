@@ -18,7 +18,7 @@ from podscope_analyzers.planes import (
     is_sparse_core,
 )
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane, derived_line
-from podscope_analyzers.xspace.columns import Int64s
+from podscope_analyzers.xspace.columns import Int32s, Int64s
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,10 @@ def add_core(builder: ForestBuilder, plane: PreparedPlane, types: np.ndarray) ->
     for other in plane.lines:
         if other is line or not other.event_count:
             continue
+        survey = other.survey(CONTEXT_STATS)
+        if survey is not None and survey.has_none(CONTEXT_STATS):
+            # Without these, an event neither produces nor consumes a context.
+            continue
         found_columns = other.columns(CONTEXT_STATS & plane.stat_names)
         contexts = line_contexts(
             types[found_columns.metadata],
@@ -68,9 +72,8 @@ def add_core(builder: ForestBuilder, plane: PreparedPlane, types: np.ndarray) ->
         )
         if len(contexts.producer_ids.events) or len(contexts.consumer_ids.events):
             found = np.empty(len(found_columns), np.int32)
-            start = found_columns.start_ps
-            end = start + found_columns.duration_ps
-            find_around(outer_start, outer_end, start, end, True, found)
+            spans = found_columns.start_ps, found_columns.duration_ps
+            find_around(outer_start, outer_end, *spans, True, found)
             speaks = np.where(found >= 0, nodes[np.maximum(found, 0)], -1)
             builder.add_contexts(contexts, speaks, plane, roots=False)
         # The other lines hold nearly all events of a host: one at a time is in memory.
@@ -104,17 +107,15 @@ def finish_core(core: CoreNodes) -> None:
         return
     for other in core.plane.lines:
         if other is not line and other.event_count:
-            other.find_groups(partial(_groups_around, other, start, end, group))
+            other.find_groups(partial(_spans_around, other, start, end), group)
 
 
-def _groups_around(line: PreparedLine, start: Int64s, end: Int64s, group: Int64s) -> Int64s:
-    """Group of every event of a line: that of the span which it overlaps."""
+def _spans_around(line: PreparedLine, start: Int64s, end: Int64s) -> Int32s:
+    """The span which each event of a line overlaps, -1 for none, shape (n,)."""
     inner = line.columns()
     found = np.empty(len(inner), np.int32)
-    inner_end = inner.start_ps + inner.duration_ps
-    find_around(start, end, inner.start_ps, inner_end, False, found)
-    # The last place is for -1, no span.
-    return np.append(group, -1)[found]
+    find_around(start, end, inner.start_ps, inner.duration_ps, False, found)
+    return found
 
 
 def _filled(plane: PreparedPlane, name: str) -> PreparedLine | None:

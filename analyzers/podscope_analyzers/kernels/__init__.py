@@ -6,16 +6,35 @@ tests.
 """
 
 from podscope_analyzers.kernels.factorise import factorise
-from podscope_analyzers.kernels.groups import GroupSums, sum_groups
-from podscope_analyzers.kernels.spans import Nesting, natural_order, nest, union, union_length
+from podscope_analyzers.kernels.groups import (
+    Cells,
+    GroupSums,
+    count_codes,
+    sum_groups,
+    sum_nested,
+)
+from podscope_analyzers.kernels.spans import (
+    Nesting,
+    extent,
+    natural_order,
+    nest,
+    union,
+    union_length,
+    union_of_rows,
+)
 
 __all__ = [
+    "Cells",
     "GroupSums",
     "Nesting",
+    "count_codes",
+    "extent",
     "factorise",
     "natural_order",
     "nest",
     "sum_groups",
+    "sum_nested",
     "union",
     "union_length",
+    "union_of_rows",
 ]

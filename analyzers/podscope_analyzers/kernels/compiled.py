@@ -39,6 +39,7 @@ MODULES: Final = (
     "sieve",
     "spans",
     "steps",
+    "survey",
     "wire",
 )
 """The modules of this package that have kernels."""

@@ -243,7 +243,7 @@ def find_around(
     outer_start: Int64s,
     outer_end: Int64s,
     start: Int64s,
-    end: Int64s,
+    duration: Int64s,
     must_include: bool,
     found: Int32s,
 ) -> None:
@@ -257,24 +257,25 @@ def find_around(
         outer_start: Shape (m,).
         outer_end: Shape (m,).
         start: Shape (n,).
-        end: Shape (n,).
+        duration: Shape (n,).
         must_include: Which rule.
         found: Filled, shape (n,).
     """
     at = 0 if must_include else -1
     for i in range(start.size):
         found[i] = -1
+        end = start[i] + duration[i]
         if must_include:
             while at < outer_start.size and outer_end[at] <= start[i]:
                 at += 1
-            if at < outer_start.size and outer_start[at] <= start[i] and end[i] <= outer_end[at]:
+            if at < outer_start.size and outer_start[at] <= start[i] and end <= outer_end[at]:
                 found[i] = at
             continue
-        if at >= 0 and outer_start[at] <= end[i] and start[i] <= outer_end[at]:
+        if at >= 0 and outer_start[at] <= end and start[i] <= outer_end[at]:
             found[i] = at
             continue
         j = at + 1
-        while j < outer_start.size and outer_start[j] <= end[i]:
+        while j < outer_start.size and outer_start[j] <= end:
             if outer_end[j] >= start[i]:
                 at = j
                 found[i] = j

@@ -11,6 +11,7 @@ from podscope_analyzers.kernels.compiled import kernel
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
+UInt8s = npt.NDArray[np.uint8]
 
 
 def writable_int64s(values: npt.ArrayLike) -> Int64s:
@@ -171,6 +172,97 @@ def union(start_ps: Int64s, end_ps: Int64s) -> tuple[Int64s, Int64s]:
     union_start, union_end = np.empty_like(start), np.empty_like(end)
     count = _union(start, end, union_start, union_end)
     return union_start[:count].copy(), union_end[:count].copy()
+
+
+@kernel("i8(i8[::1], i8[::1], i4[::1], u1[::1], i8[::1], i8[::1], i8[::1])")
+def _union_of_rows(
+    start: Int64s,
+    duration: Int64s,
+    rows: Int32s,
+    chosen: UInt8s,
+    whole: Int64s,
+    union_start: Int64s,
+    union_end: Int64s,
+) -> int:
+    count = 0
+    first = start[0]
+    last = start[0] + duration[0]
+    for i in range(start.size):
+        begin = start[i]
+        end = begin + duration[i]
+        if begin < first:
+            return -1
+        last = max(last, end)
+        if rows[i] < 0 or rows[i] >= chosen.size or chosen[rows[i]] == 0:
+            continue
+        if count and begin < union_start[count - 1]:
+            return -1
+        if count and begin <= union_end[count - 1]:
+            union_end[count - 1] = max(union_end[count - 1], end)
+        else:
+            union_start[count] = begin
+            union_end[count] = end
+            count += 1
+    whole[0] = first
+    whole[1] = last
+    return count
+
+
+def union_of_rows(
+    start_ps: Int64s, duration_ps: Int64s, rows: Int32s, chosen: Bools
+) -> tuple[Int64s, Int64s, tuple[int, int]]:
+    """The union of the spans of some rows, and the extent of all spans.
+
+    Args:
+        start_ps: Picoseconds, shape (n,), n above 0; fastest when ascending.
+        duration_ps: Picoseconds, shape (n,), none below 0.
+        rows: Of every span, shape (n,).
+        chosen: Which rows, shape (m,).
+
+    Returns:
+        Starts and ends of the merged spans, as of ``union``; first start and last end of all.
+    """
+    start, duration = writable_int64s(start_ps), writable_int64s(duration_ps)
+    check_lengths(start, duration, rows)
+    if not len(start):
+        problem = "no spans have no extent"
+        raise ValueError(problem)
+    whole = np.zeros(2, np.int64)
+    # Merged spans are few; what is not written to takes no memory.
+    union_start, union_end = np.empty_like(start), np.empty_like(start)
+    is_chosen = np.require(chosen, np.uint8, ["C", "W"])
+    count = _union_of_rows(
+        start, duration, writable_int32s(rows), is_chosen, whole, union_start, union_end
+    )
+    if count < 0:
+        at = np.flatnonzero(chosen[rows])
+        return *union(start[at], start[at] + duration[at]), extent(start, duration)
+    first, last = whole.tolist()
+    return union_start[:count].copy(), union_end[:count].copy(), (first, last)
+
+
+@kernel("void(i8[::1], i8[::1], i8[::1])")
+def _extent(start: Int64s, duration: Int64s, found: Int64s) -> None:
+    first = start[0]
+    last = start[0] + duration[0]
+    for i in range(start.size):
+        first = min(first, start[i])
+        last = max(last, start[i] + duration[i])
+    found[0] = first
+    found[1] = last
+
+
+def extent(start_ps: Int64s, duration_ps: Int64s) -> tuple[int, int]:
+    """First start and last end of spans, picoseconds; both arrays (n,), n above 0."""
+    start, duration = writable_int64s(start_ps), writable_int64s(duration_ps)
+    check_lengths(start, duration)
+    if not len(start):
+        problem = "no spans have no extent"
+        raise ValueError(problem)
+    found = np.empty(2, np.int64)
+    _extent(start, duration, found)
+    first, last = found.tolist()
+    return first, last
 
 
 def union_length(start_ps: Int64s, end_ps: Int64s) -> int:

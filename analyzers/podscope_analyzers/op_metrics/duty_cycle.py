@@ -7,9 +7,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from podscope_analyzers.kernels import union
+from podscope_analyzers.kernels import union, union_of_rows
 from podscope_analyzers.op_metrics.tpu import SPARSE_CORE_MODULES, SPARSE_CORE_OPS
 from podscope_analyzers.plane_views import OpPlane
+from podscope_analyzers.xspace import Columns
 
 Int64s = NDArray[np.int64]
 
@@ -52,19 +53,24 @@ class Activity:
         return self.extent[1] - self.extent[0] - self.active_ps if self.extent else 0
 
     @classmethod
-    def of(cls, start_ps: Int64s, end_ps: Int64s, is_active: NDArray[np.bool_]) -> "Activity":
-        """Activity from spans, some of them active."""
+    def of(
+        cls,
+        start_ps: Int64s,
+        duration_ps: Int64s,
+        rows: NDArray[np.int32],
+        active_rows: NDArray[np.bool_],
+    ) -> "Activity":
+        """Activity from spans, of which those of some rows of the metadata are active."""
         if not len(start_ps):
-            return cls(start_ps, end_ps)
-        extent = (int(start_ps.min()), int(end_ps.max()))
-        if not is_active.all():
-            start_ps, end_ps = start_ps[is_active], end_ps[is_active]
-        return cls(*union(start_ps, end_ps), extent)
+            return cls(start_ps, start_ps)
+        return cls(*union_of_rows(start_ps, duration_ps, rows, active_rows))
 
     @classmethod
     def union(cls, parts: Iterable["Activity"]) -> "Activity":
-        """Activity of a chip from that of its cores."""
+        """Activity of a core from that of its lines, of a chip from that of its cores."""
         chosen = list(parts)
+        if not chosen:
+            return cls(np.zeros(0, np.int64), np.zeros(0, np.int64))
         start = np.concatenate([part.start_ps for part in chosen])
         end = np.concatenate([part.end_ps for part in chosen])
         extents = [part.extent for part in chosen if part.extent is not None]
@@ -82,7 +88,7 @@ class CoreActivity:
 
 def core_activity(plane: OpPlane) -> CoreActivity:
     """Activity of one TensorCore or SparseCore, on the plain clock of its events."""
-    starts, ends, active, trusted = [], [], [], []
+    whole, trusted = [], []
     for line in plane.lines:
         name = line.name
         if name not in ("XLA Ops", SPARSE_CORE_OPS, "XLA Modules", SPARSE_CORE_MODULES):
@@ -90,33 +96,35 @@ def core_activity(plane: OpPlane) -> CoreActivity:
         columns = line.columns(_COST_STATS)
         if not len(columns):
             continue
-        starts.append(columns.start_ps)
-        ends.append(columns.start_ps + columns.duration_ps)
+        is_active = is_trusted = np.full(len(plane.event_metadata), name == SPARSE_CORE_OPS)
         if name == "XLA Ops":
             categories, has_work = _metadata(plane)
-            category = categories[columns.metadata]
-            is_active = category != _OFF
-            known = has_work[columns.metadata]
-            for stat in map(columns.stat, _COST_STATS):
-                if stat.kind.any():
-                    known |= stat.ints_or_uints() > 0
-            active.append(is_active)
-            trusted.append(is_active & ((category != _CUSTOM_CALL) | known))
+            is_active = categories != _OFF
+            is_trusted = is_active & ((categories != _CUSTOM_CALL) | has_work)
+        spans = columns.start_ps, columns.duration_ps, columns.metadata
+        activity = Activity.of(*spans, is_active)
+        whole.append(activity)
+        if (is_trusted == is_active).all():
+            trusted.append(activity)
         else:
-            is_op = np.full(len(columns), name == SPARSE_CORE_OPS)
-            active.append(is_op)
-            trusted.append(is_op)
-    if not starts:
-        nothing = Activity(np.zeros(0, np.int64), np.zeros(0, np.int64))
-        return CoreActivity(nothing, nothing)
-    start, end = np.concatenate(starts), np.concatenate(ends)
-    starts.clear()
-    ends.clear()
-    is_active, is_trusted = np.concatenate(active), np.concatenate(trusted)
-    whole = Activity.of(start, end, is_active)
-    if (is_trusted == is_active).all():
-        return CoreActivity(whole, whole)
-    return CoreActivity(whole, Activity.of(start, end, is_trusted))
+            trusted.append(_trusted(columns, is_active, is_trusted))
+    return CoreActivity(Activity.union(whole), Activity.union(trusted))
+
+
+def _trusted(
+    columns: Columns, is_active: NDArray[np.bool_], is_trusted: NDArray[np.bool_]
+) -> Activity:
+    """Activity without the events of active rows that are not trusted, nor say their own work."""
+    known = np.zeros(len(columns), np.bool_)
+    for stat in map(columns.stat, _COST_STATS):
+        if stat.kind.any():
+            known |= stat.ints_or_uints() > 0
+    if not known.any():
+        return Activity.of(columns.start_ps, columns.duration_ps, columns.metadata, is_trusted)
+    rows = columns.metadata
+    at = np.flatnonzero(is_trusted[rows] | (is_active[rows] & known))
+    start, end = columns.start_ps, columns.start_ps + columns.duration_ps
+    return Activity(*union(start[at], end[at]), (int(start.min()), int(end.max())))
 
 
 _ON, _OFF, _CUSTOM_CALL = range(3)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podscope_analyzers.hlo import Instruction, Programs
-from podscope_analyzers.kernels import nest, sum_groups
+from podscope_analyzers.kernels import extent, sum_groups, sum_nested
 from podscope_analyzers.memory_breakdown import read_memory_breakdown
 from podscope_analyzers.op_metrics.database import (
     TEXT_COLUMNS,
@@ -59,11 +59,11 @@ def device_spans(columns: Columns) -> tuple[Int64s, Int64s]:
         columns: With ``device_offset_ps`` and ``device_duration_ps`` decoded.
     """
     offset, duration = (columns.stat(name) for name in _DEVICE_SPAN)
-    both = offset.present() & duration.present()
-    if not both.any():
+    if not offset.kind.any():
         return columns.start_ps, columns.duration_ps
-    if both.all():
+    if offset.is_everywhere and duration.is_everywhere:
         return offset.ints_or_uints(), duration.ints_or_uints()
+    both = offset.present() & duration.present()
     return (
         np.where(both, offset.ints_or_uints(), columns.start_ps),
         np.where(both, duration.ints_or_uints(), columns.duration_ps),
@@ -115,8 +115,7 @@ def op_sums(
     at = slice(None) if where is None else np.flatnonzero(where)
     start, duration = (values[at] for values in device_spans(columns))
     rows, measured = columns.metadata[at], columns.duration_ps[at]
-    self_ps = nest(start, duration).self_ps
-    sums = sum_groups(rows, count, duration, self_ps)
+    sums = sum_nested(rows, count, start, duration)
     occurred = columns.occurrences[at]
     occurrences = sums.occurrences
     if occurred.any():
@@ -132,11 +131,11 @@ def op_sums(
     minimum = columns.stat("min_duration_ps")
     if minimum.kind.any():
         told = np.where(minimum.present(), minimum.ints(), columns.duration_ps)[at]
-        shortest = sum_groups(rows, count, told, self_ps).min_ps
+        shortest = sum_groups(rows, count, told, told).min_ps
     elif measured is duration:
         shortest = sums.min_ps
     else:
-        shortest = sum_groups(rows, count, measured, self_ps).min_ps
+        shortest = sum_groups(rows, count, measured, measured).min_ps
     scale = columns.stat("Time Scale Multiplier")
     normalized = sums.time_ps
     if scale.kind.any() or (len(duration) and int(duration.max()) >= _EXACT_PS):
@@ -286,8 +285,7 @@ def tensor_core_ops(
         columns = decode_ops(line) if is_ops else line.columns(_DEVICE_SPAN)
         if not len(columns):
             continue
-        start, duration = device_spans(columns)
-        begin, end = int(start.min()), int((start + duration).max())
+        begin, end = extent(*device_spans(columns))
         first = begin if first is None else min(first, begin)
         last = max(last, end)
         if is_ops:

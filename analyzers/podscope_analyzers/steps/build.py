@@ -240,6 +240,11 @@ def _has_infeed(plane: PreparedPlane) -> bool:
         return False
     for line in plane.lines:
         if not line.is_derived and line.name in OP_LINES and line.event_count:
+            survey = line.survey(frozenset())
+            if survey is not None:
+                if waits[survey.rows].any():
+                    return True
+                continue
             if waits[line.columns().metadata].any():
                 return True
             line.release()

@@ -6,7 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podscope_analyzers.collectives import kind_id
-from podscope_analyzers.kernels import factorise, nest, sum_groups
+from podscope_analyzers.kernels import (
+    Cells,
+    count_codes,
+    factorise,
+    sum_groups,
+    sum_nested,
+)
 from podscope_analyzers.op_names import OpCategory, parse_op_name
 from podscope_analyzers.planes import (
     DERIVED_STEPS,
@@ -51,9 +57,9 @@ def device_spans(line: PreparedLine) -> tuple[Int64s, Int64s]:
     if len(stats) < len(_DEVICE_TIMES):
         return columns.start_ps, columns.duration_ps
     offset, duration = (columns.stat(name) for name in _DEVICE_TIMES)
-    both = offset.present() & duration.present()
-    if both.all():
+    if offset.is_everywhere and duration.is_everywhere:
         return offset.ints_or_uints(), duration.ints_or_uints()
+    both = offset.present() & duration.present()
     return (
         np.where(both, offset.ints_or_uints(), columns.start_ps),
         np.where(both, duration.ints_or_uints(), columns.duration_ps),
@@ -206,23 +212,21 @@ def _tpu_ops(line: PreparedLine, core: int) -> tuple[StepEvents, StepTimes]:
     known = line.plane.stat_names
     stats = [s for s in ("all_reduce_unique_id", *_DEVICE_TIMES, *_EVENT_COSTS) if s in known]
     columns = line.columns(stats)
-    group = line.group_id
-    kept = group >= 0
-    if not kept.any():
+    group_code, groups = line.group_codes()
+    # The last place is for -1, no group.
+    steps, step_of_code = np.unique(np.append(groups, -1), return_inverse=True)
+    counted_rows = columns.metadata
+    if not _are_all_steps(group_code, groups):
+        counted_rows = np.where(np.append(groups, -1)[group_code] >= 0, counted_rows, -1)
+    rows = np.flatnonzero(count_codes(counted_rows, len(line.plane.event_metadata)))
+    if not len(rows):
         return StepEvents(), StepTimes()
-    # Nearly always all events are of a step: then nothing is copied.
-    at = slice(None) if kept.all() else np.flatnonzero(kept)
     begin, duration = device_spans(line)
-    metadata, span = columns.metadata[at], duration[at]
-    self_ps = nest(begin[at], span).self_ps
-    rows = np.flatnonzero(np.bincount(metadata)).astype(np.int64)
-    place = np.zeros(int(rows[-1]) + 1, np.int32)
-    place[rows] = np.arange(len(rows))
     operations = operation_costs(line.plane.event_metadata, rows)
     # One cell per step and operation, of which there are far fewer than events.
-    step_code, steps = factorise(group[at])
-    cell_of, cells = _cells(step_code, len(steps), place[metadata], len(rows))
-    sums = sum_groups(cell_of, len(cells), span, self_ps)
+    step_of_code = np.where(steps[step_of_code] >= 0, step_of_code, -1)
+    cell_of, cells = _cells(group_code, step_of_code, columns.metadata, rows)
+    sums = sum_nested(cell_of, len(cells), begin, duration)
     # In order of appearance, in which sums of doubles are made.
     by_appearance = np.argsort(sums.first)
     by_appearance = by_appearance[np.searchsorted(sums.first[by_appearance], 0) :]
@@ -230,14 +234,15 @@ def _tpu_ops(line: PreparedLine, core: int) -> tuple[StepEvents, StepTimes]:
     cell_step, cell_row = steps[cells // len(rows)], cells % len(rows)
 
     def summed(values: Int64s) -> Int64s:
-        total: Int64s = sum_groups(cell_of, len(sums.first), values, values).time_ps
+        codes = cell_of.numbers() if isinstance(cell_of, Cells) else cell_of
+        total: Int64s = sum_groups(codes, len(sums.first), values, values).time_ps
         return total[by_appearance]
 
     is_counted = operations.category[cell_row] >= 0
     cell_self_ps = np.where(is_counted, sums.self_ps[by_appearance], 0)
     # A step whose operations do not count keeps its core.
     width = len(operations.categories) + 1
-    step_order = np.unique(steps)
+    step_order = np.unique(cell_step)
     key = np.searchsorted(step_order, cell_step) * width + operations.category[cell_row] + 1
     keys, key_at = np.unique(key, return_inverse=True)
     category_ps = np.zeros(len(keys), np.int64)
@@ -245,14 +250,14 @@ def _tpu_ops(line: PreparedLine, core: int) -> tuple[StepEvents, StepTimes]:
     work_step, work, feeds_ps = np.zeros(0, np.int64), np.zeros((0, 2, WIDTH)), steps[:0]
     if core < SPARSE_CORE_OFFSET:
         event_costs = [
-            summed(columns.stat(name).ints_or_uints()[at])
+            summed(columns.stat(name).ints_or_uints())
             if name in known and columns.stat(name).kind.any()
             else np.zeros(len(cells), np.int64)
             for name in _EVENT_COSTS
         ]
         occurrences = sums.occurrences[by_appearance]
         if columns.occurrences.any():
-            occurrences = summed(np.maximum(columns.occurrences[at], 1))
+            occurrences = summed(np.maximum(columns.occurrences, 1))
         time_ps = sums.time_ps[by_appearance]
         counted = np.flatnonzero(is_counted)
         work_step = step_order
@@ -267,7 +272,7 @@ def _tpu_ops(line: PreparedLine, core: int) -> tuple[StepEvents, StepTimes]:
     sizes = np.zeros(len(line.plane.event_metadata), np.int64)
     sizes[rows] = operations.size
     events = StepEvents(
-        collectives=_tpu_collectives(columns, group, core, sizes),
+        collectives=_tpu_collectives(columns, group_code, groups, core, sizes),
         core_step=step_order[keys // width],
         core_id=np.full(len(keys), core, np.int64),
         core_category=keys % width - 1,
@@ -283,33 +288,59 @@ def _tpu_ops(line: PreparedLine, core: int) -> tuple[StepEvents, StepTimes]:
     return events, by_row
 
 
+def _are_all_steps(code: Int32s, groups: Int64s) -> bool:
+    """Whether every event is of a step."""
+    return bool((not len(groups) or groups.min() >= 0) and (not len(code) or code.min() >= 0))
+
+
 def _cells(
-    step: Int32s, step_count: int, row: Int32s, row_count: int
-) -> tuple[Int32s, NDArray[np.int64]]:
-    """Number of every event's pair of step and row, (n,); the pairs by number."""
-    if step_count * row_count < _DENSE_CELLS:
-        every = np.arange(step_count * row_count, dtype=np.int64)
-        return step * np.int32(row_count) + row, every
-    return factorise(step * np.int64(row_count) + row)
+    code: Int32s, step_of_code: Int64s, row: Int32s, rows: Int64s
+) -> tuple[Int32s | Cells, Int64s]:
+    """Number of every event's pair of step and operation; the pairs by number.
+
+    Args:
+        code: Code of every event's group, -1 for none, shape (n,).
+        step_of_code: Step of each code, -1 for none; the last is that of -1.
+        row: Row of every event's metadata, shape (n,).
+        rows: Rows that are used, ascending; a pair is ``step * len(rows)`` and the place in here.
+
+    Returns:
+        Numbers, shape (n,), -1 for none; the pairs.
+    """
+    width = len(rows)
+    place = np.zeros(int(rows[-1]) + 1, np.int32)
+    place[rows] = np.arange(width)
+    cells = (int(step_of_code.max()) + 1) * width
+    if cells < _DENSE_CELLS:
+        return Cells(code, step_of_code.astype(np.int32), row, place, width), np.arange(cells)
+    step = step_of_code[code]
+    known = np.minimum(row, len(place) - 1)
+    pair = np.where(step >= 0, step * width + place[known], -1)
+    number, pairs = factorise(pair)
+    # Events without a step share a number, which is made the one of none.
+    return np.where(pair >= 0, number, -1).astype(np.int32), pairs
 
 
 def _tpu_collectives(
-    columns: Columns, group: Int64s, core: int, size_of_row: Int64s
+    columns: Columns, code: Int32s, groups: Int64s, core: int, size_of_row: Int64s
 ) -> Collectives:
+    """The events of a step that are part of a collective."""
     if "all_reduce_unique_id" not in columns.stat_names:
         return Collectives()
     ids = columns.stat("all_reduce_unique_id")
-    rows = np.flatnonzero(ids.present() & (group >= 0))
+    rows = np.flatnonzero(ids.kind)
+    step = np.append(groups, -1)[code[rows]]
+    rows, step = rows[step >= 0], step[step >= 0]
     begin, length = columns.start_ps[rows], columns.duration_ps[rows]
     end = begin + length
     if "device_offset_ps" in columns.stat_names:
         stat = columns.stat("device_offset_ps")
-        begin = np.where(stat.present()[rows], stat.ints_or_uints()[rows], begin)
+        begin = np.where(stat.kind[rows] != 0, stat.ints_or_uints()[rows], begin)
     if "device_duration_ps" in columns.stat_names:
         stat = columns.stat("device_duration_ps")
-        end = np.where(stat.present()[rows], begin + stat.ints_or_uints()[rows], end)
+        end = np.where(stat.kind[rows] != 0, begin + stat.ints_or_uints()[rows], end)
     return Collectives(
-        step=group[rows],
+        step=step,
         core_id=np.full(len(rows), core, np.int64),
         id=ids.ints_or_uints()[rows],
         begin_ps=begin,

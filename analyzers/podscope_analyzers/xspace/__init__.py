@@ -4,7 +4,8 @@ from podscope_analyzers.xspace.columns import Columns, StatColumn
 from podscope_analyzers.xspace.limits import Limits
 from podscope_analyzers.xspace.metadata import EventMetadataTable, StatValue
 from podscope_analyzers.xspace.opening import Verification, open_xspace, verify
-from podscope_analyzers.xspace.space import Line, Plane, Sieve, Sifted, XSpace
+from podscope_analyzers.xspace.sifting import Sieve, Sifted, Survey
+from podscope_analyzers.xspace.space import Line, Plane, XSpace
 
 __all__ = [
     "Columns",
@@ -16,6 +17,7 @@ __all__ = [
     "Sifted",
     "StatColumn",
     "StatValue",
+    "Survey",
     "Verification",
     "XSpace",
     "open_xspace",

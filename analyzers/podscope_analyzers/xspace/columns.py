@@ -5,6 +5,7 @@ import io
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, Protocol
 
 import numpy as np
@@ -136,10 +137,23 @@ class StatColumn:
         present: Bools = self.kind != ABSENT
         return present
 
+    @cached_property
+    def _only_kind(self) -> int:
+        """The kind of all events, ABSENT too; -1 where there are several."""
+        if not self.kind.size or self.kind.max() != self.kind.min():
+            return -1
+        return int(self.kind[0])
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether every event carries the stat, told without an array of the events' size."""
+        return self._only_kind > ABSENT or bool(self.kind.size and self.kind.all())
+
     def ints(self) -> Int64s:
         """The int64 member, 0 where another or none is set, shape (n,); not to be written to."""
-        is_int = self.kind == INT64
-        return self.raw if is_int.all() or self._is_absent else np.where(is_int, self.raw, 0)
+        if self._only_kind in (INT64, ABSENT):
+            return self.raw
+        return np.where(self.kind == INT64, self.raw, 0)
 
     def ints_or_uints(self) -> Int64s:
         """The int64 or uint64 member, 0 where neither is set, shape (n,).
@@ -147,8 +161,9 @@ class StatColumn:
         A uint64 of 2**63 or more wraps to the int64 of the same bits: numpy would turn a mix
         of the two types into float64 and lose digits. Not to be written to.
         """
-        is_int = (self.kind == INT64) | (self.kind == UINT64)
-        return self.raw if is_int.all() or self._is_absent else np.where(is_int, self.raw, 0)
+        if self._only_kind in (INT64, UINT64, ABSENT):
+            return self.raw
+        return np.where((self.kind == INT64) | (self.kind == UINT64), self.raw, 0)
 
     def doubles(self) -> npt.NDArray[np.float64]:
         """The double member, 0.0 where another or none is set, shape (n,)."""

@@ -1,12 +1,15 @@
 """What an XSpace reader needs of the bytes, by compiled kernels."""
 
 import mmap
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from podscope_analyzers.kernels import events, sieve
+from podscope_analyzers.kernels import events, sieve, survey
 from podscope_analyzers.kernels import wire as kernels
 from podscope_analyzers.kernels.factorise import SEED, factorise, factorise_texts
 from podscope_analyzers.xspace.columns import Int32s, Int64s, UInt8s
@@ -18,6 +21,7 @@ from podscope_analyzers.xspace.wire import (
     OuterEvents,
     SiftedEvents,
     Span,
+    SurveyedLine,
     WireError,
     too_many,
     walk,
@@ -26,6 +30,7 @@ from podscope_analyzers.xspace.wire import (
 EVENTS: Final = 4
 LOW_STAT_IDS: Final = 4096
 _HUGE_PAGE: Final = 2 << 20
+_SAMPLE: Final = 64
 T = TypeVar("T", bound=np.generic)
 
 _NO_INT64: Final = np.empty(0, np.int64)
@@ -50,15 +55,31 @@ def _raise(report: Int64s) -> None:
     raise WireError(problem, at)
 
 
-def _sparse_zeros(shape: tuple[int, int], dtype: type[T]) -> npt.NDArray[T]:
+def _sparse_zeros(
+    shape: tuple[int, int], dtype: type[T], full: Iterable[int] = ()
+) -> npt.NDArray[T]:
     """Zeros of which only the pages that are written to take memory.
 
-    numpy asks for huge pages: one event with a stat would cost two megabytes then.
+    numpy asks for huge pages: one event with a stat would cost two megabytes then. But where all
+    of a row will be written to, they are had in a tenth of the time.
+
+    Args:
+        shape: Rows and columns.
+        dtype: Of the elements.
+        full: Rows that will be.
     """
-    size = shape[0] * shape[1] * np.dtype(dtype).itemsize
+    row_bytes = shape[1] * np.dtype(dtype).itemsize
+    size = shape[0] * row_bytes
     if size < _HUGE_PAGE:
         return np.zeros(shape, dtype)
-    return np.frombuffer(mmap.mmap(-1, size), dtype).reshape(shape)
+    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    for row in full:
+        first = -(-row * row_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
+        length = (row + 1) * row_bytes // mmap.PAGESIZE * mmap.PAGESIZE - first
+        if length > 0 and hasattr(mmap, "MADV_HUGEPAGE"):
+            with suppress(OSError):
+                memory.madvise(mmap.MADV_HUGEPAGE, first, length)
+    return np.frombuffer(memory, dtype).reshape(shape)
 
 
 def _mask(fields: frozenset[int]) -> int:
@@ -174,7 +195,9 @@ class CompiledWire:
         )
         marks = np.empty((n + events.MARK_EVERY - 1) // events.MARK_EVERY, np.int64)
         shape = (request.slot_count, request.count)
-        kinds, raws = _sparse_zeros(shape, np.uint8), _sparse_zeros(shape, np.int64)
+        full = self._full_slots(request)
+        kinds = _sparse_zeros(shape, np.uint8, full)
+        raws = _sparse_zeros(shape, np.int64, full)
         if request.count and (n or request.slot_count):
             low, rows, keys = _metadata_table(request.metadata_ids)
             low_slots, high_ids, high_slots = _stat_table(request)
@@ -204,6 +227,46 @@ class CompiledWire:
         return DecodedLine(
             metadata, start, duration, occurrences, kinds, raws, self._payloads, marks
         )
+
+    def _full_slots(self, request: LineRequest) -> list[int]:
+        """Slots that most events of a long line fill, as far as its first ones show."""
+        start, end = request.span
+        if not request.slot_count or request.count * 8 < _HUGE_PAGE:
+            return []
+        report = np.zeros(8, np.int64)
+        after = kernels.skip_events(self._buffer, start, end, _SAMPLE, report)
+        _raise(report)
+        one = kernels.skip_events(self._buffer, start, end, _SAMPLE - 1, report)
+        both = [self.survey(replace(request, span=span)) for span in ((start, one), (one, after))]
+        return np.flatnonzero(both[0].present & both[1].present).tolist()
+
+    def survey(self, request: LineRequest) -> SurveyedLine:
+        """What is known of a line without its columns."""
+        low, table, keys = _metadata_table(request.metadata_ids)
+        low_slots, high_ids, high_slots = _stat_table(request)
+        rows = len(request.metadata_ids) + 1
+        first_ps, last_ps = np.full(rows, _FAR), np.full(rows, -_FAR)
+        present = np.zeros(request.slot_count, np.uint8)
+        report = np.zeros(8, np.int64)
+        is_natural = survey.survey(
+            self._buffer,
+            *request.span,
+            request.base_ps,
+            low,
+            table,
+            keys,
+            SEED,
+            len(request.metadata_ids),
+            low_slots,
+            high_ids,
+            high_slots,
+            first_ps,
+            last_ps,
+            present,
+            report,
+        )
+        _raise(report)
+        return SurveyedLine(first_ps, last_ps, present != 0, bool(is_natural))
 
     def event(self, span: Span, index: int, marks: Int64s) -> bytes:
         """The XEvent message of one event."""

@@ -1,6 +1,7 @@
 """Opens and verifies the bytes of an XSpace."""
 
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from mmap import mmap
 
@@ -14,8 +15,13 @@ from podscope_analyzers.xspace.space import XSpace
 from podscope_analyzers.xspace.wire import PortableWire, Wire
 
 
+@cache
+def _has_compiler() -> bool:
+    return find_spec("numba") is not None
+
+
 def _wire(view: memoryview, limits: Limits) -> Wire:
-    if find_spec("numba") is not None:
+    if _has_compiler():
         return CompiledWire(view)
     if len(view) > limits.portable_bytes:
         raise CompilerMissingError(len(view), limits.portable_bytes)

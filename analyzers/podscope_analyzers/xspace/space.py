@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final, TypeVar
 
@@ -12,13 +11,11 @@ from google.protobuf.message import DecodeError, Message
 
 from podscope_analyzers.errors import XSpaceError
 from podscope_analyzers.xspace.columns import (
-    Bools,
     Columns,
     GzipTexts,
     Int32s,
     Int64s,
     StatColumn,
-    UInt8s,
 )
 from podscope_analyzers.xspace.limits import Limits
 from podscope_analyzers.xspace.metadata import (
@@ -29,12 +26,12 @@ from podscope_analyzers.xspace.metadata import (
     StatReader,
     StatValue,
 )
+from podscope_analyzers.xspace.sifting import Sieve, Sifted, Survey
 from podscope_analyzers.xspace.wire import (
     DecodedLine,
     InnerRequest,
     InnerSpans,
     LineRequest,
-    OuterEvents,
     Span,
     Wire,
     WireError,
@@ -52,48 +49,7 @@ METADATA: Final = (EVENT_METADATA, STAT_METADATA)
 # A line timestamp from here on cannot be held in picoseconds beside an offset: it is a
 # Unix time, and the space gets a base.
 ABSOLUTE_NS: Final = 1 << 51
-
-
-@dataclass(frozen=True)
-class Sieve:
-    """Which events of a plane's lines say something themselves.
-
-    Attributes:
-        rows: 1 for the rows of the event metadata whose events are wanted, shape (m + 1,).
-        stats: Names of stats whose events are wanted; decoded with them.
-        aside: Name of the stat that takes an event out of the nesting of spans.
-    """
-
-    rows: UInt8s
-    stats: frozenset[str]
-    aside: str
-
-
-@dataclass(frozen=True)
-class Sifted:
-    """The events of a line that a sieve kept, and how they nest, all of shape (k,).
-
-    Attributes:
-        events: Their indices in the line, ascending.
-        parent: Which of them is the innermost around each, -1 for none.
-        between: Events of the line between the two that are not among them.
-        apart: Which take no part in the nesting.
-        columns: Their columns.
-        outer: Of the other events, those right below a kept one, and those without duration
-            below any; what else is within a kept event is within these.
-        reach_ps: Earliest start and latest end of the other events; None where there are none.
-        is_nested: Whether no event of the line comes before one that it lies in, and none begins
-            within a kept one and ends after it.
-    """
-
-    events: Int32s
-    parent: Int32s
-    between: Int32s
-    apart: Bools
-    columns: Columns
-    outer: OuterEvents
-    reach_ps: tuple[int, int] | None
-    is_nested: bool
+_LONG_LINE: Final = 4096
 
 
 def _processors() -> int:
@@ -123,6 +79,7 @@ class Line:
         self._span = span
         self._decoded: list[tuple[dict[str, int], DecodedLine]] = []
         self._absent: set[str] = set()
+        self._survey: Survey | None = None
         # Layers ask for the same columns again and again, some for every name they look up.
         self._columns: Columns | None = None
         self.id = header.id
@@ -195,6 +152,36 @@ class Line:
             reach_ps=found.reach_ps,
             is_nested=found.is_nested,
         )
+
+    def survey(self, stats: frozenset[str]) -> Survey | None:
+        """What a walk over the events says of them, kept; no column is in memory then.
+
+        Args:
+            stats: Names of stats of which it is told whether an event has them; those of the
+                first call stay.
+
+        Returns:
+            None for a line so short that its columns tell it as fast, for one that is decoded
+            already, and without compiled kernels.
+
+        Raises:
+            XSpaceError: an event is not valid.
+        """
+        if self._survey is None:
+            rows = len(self._plane.event_metadata)
+            if self.event_count < max(_LONG_LINE, rows) or self._decoded:
+                return None
+            names = sorted(stats & self._plane.stat_names)
+            request = self._request({name: slot for slot, name in enumerate(names)}, fields=True)
+            wire = self._plane.space.wire
+            found = self._plane.guarded(lambda: wire.survey(request), line=self.name)
+            if found is None:
+                return None
+            present = {name for name, has in zip(names, found.present, strict=True) if has}
+            self._survey = Survey(
+                found.first_ps, found.last_ps, stats, frozenset(present), found.is_natural
+            )
+        return self._survey
 
     def inner_spans(
         self, sifted: Sifted, chosen: Int64s, levels: Int32s, depth: int, moments: Int64s

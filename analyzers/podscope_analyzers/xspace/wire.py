@@ -116,6 +116,23 @@ class OuterEvents:
 
 
 @dataclass(frozen=True)
+class SurveyedLine:
+    """What is known of a line's events without their columns.
+
+    Attributes:
+        first_ps: Earliest start of the events of each row of the metadata, shape (m + 1,).
+        last_ps: Latest end, before the first start for a row without events, shape (m + 1,).
+        present: Whether any event has the stat of a slot, shape (slots,).
+        is_natural: Whether outer events come before inner ones, and earlier before later.
+    """
+
+    first_ps: Int64s
+    last_ps: Int64s
+    present: Bools
+    is_natural: bool
+
+
+@dataclass(frozen=True)
 class SiftedEvents:
     """Some events of a line, each of shape (k,), how they nest, and what is between them.
 
@@ -215,6 +232,9 @@ class Wire(Protocol):
 
     def decode(self, request: LineRequest) -> DecodedLine:
         """Columns of a line."""
+
+    def survey(self, request: LineRequest) -> SurveyedLine | None:
+        """What is known of a line without its columns; None where these are as fast."""
 
     def event(self, span: Span, index: int, marks: Int64s) -> bytes:
         """The XEvent message of one event."""
@@ -382,6 +402,9 @@ class PortableWire:
             payloads=ListPayloads(payloads),
             marks=np.empty(0, np.int64),
         )
+
+    def survey(self, request: LineRequest) -> None:
+        """None: here it takes as long as decoding."""
 
     def check(self, span: Span) -> int:
         """Reads every event of a line; how many stats they have."""

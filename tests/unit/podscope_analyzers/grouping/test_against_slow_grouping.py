@@ -133,9 +133,14 @@ def test_grouping_on_arrays_equals_grouping_on_objects(
 sorted_spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)), max_size=8).map(sorted)
 
 
-def columns(spans: list[tuple[int, int]]) -> tuple[Any, Any]:
+def spans_of(spans: list[tuple[int, int]]) -> tuple[Any, Any]:
     array = np.array(spans, np.int64).reshape(-1, 2)
-    return array[:, 0].copy(), array.sum(axis=1)
+    return array[:, 0].copy(), array[:, 1].copy()
+
+
+def ends_of(spans: list[tuple[int, int]]) -> tuple[Any, Any]:
+    start, duration = spans_of(spans)
+    return start, start + duration
 
 
 @given(sorted_spans, sorted_spans)
@@ -143,7 +148,7 @@ def test_the_step_around_an_event_is_the_first_that_ends_after_it(
     outer: list[tuple[int, int]], inner: list[tuple[int, int]]
 ) -> None:
     found = np.empty(len(inner), np.int32)
-    find_around(*columns(outer), *columns(inner), True, found)
+    find_around(*ends_of(outer), *spans_of(inner), True, found)
     for (begin, duration), at in zip(inner, found, strict=True):
         first = next((i for i, (b, d) in enumerate(outer) if b + d > begin), None)
         includes = (
@@ -161,7 +166,7 @@ def test_the_step_of_an_event_is_kept_as_long_as_it_overlaps(
     outer: list[tuple[int, int]], inner: list[tuple[int, int]]
 ) -> None:
     found = np.empty(len(inner), np.int32)
-    find_around(*columns(outer), *columns(inner), False, found)
+    find_around(*ends_of(outer), *spans_of(inner), False, found)
     current = -1
     for (begin, duration), at in zip(inner, found, strict=True):
         end = begin + duration

@@ -5,12 +5,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podscope_analyzers.kernels import (
+    Cells,
+    count_codes,
+    extent,
     factorise,
     natural_order,
     nest,
     sum_groups,
+    sum_nested,
     union,
     union_length,
+    union_of_rows,
 )
 from podscope_analyzers.kernels.steps import overlap_by_offset, sum_outermost
 from podscope_analyzers.step_annotations import outermost
@@ -18,7 +23,8 @@ from podscope_analyzers.step_annotations import outermost
 Span = tuple[int, int]
 Int64s = npt.NDArray[np.int64]
 _rows = st.tuples(st.integers(-1, 4), st.integers(0, 9), st.integers(-9, 9))
-_spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=30)
+_span = st.tuples(st.integers(0, 30), st.integers(0, 12))
+_spans = st.lists(_span, max_size=30)
 
 
 def _natural(spans: list[Span]) -> list[Span]:
@@ -231,3 +237,77 @@ def test_sums_of_ranges_are_of_the_outermost_spans_of_each(
     assert dict(zip(keys, sums.time_ps.tolist(), strict=True)) == expected
     assert len(sums.around) == len(expected)
     assert sums.shown.tolist() == shown
+
+
+@settings(deadline=None)
+@given(_spans, st.data())
+def test_sums_of_nested_events_equal_nesting_and_then_summing(
+    spans: list[Span], data: st.DataObject
+) -> None:
+    start, duration = (column.copy() for column in _arrays(_natural(spans)))
+    n = len(start)
+    drawn = st.lists(st.integers(-1, 4), min_size=n, max_size=n)
+    codes = np.array(data.draw(drawn), np.int32)
+    found = sum_nested(codes, 3, start, duration)
+    taking_part = np.flatnonzero(codes >= 0)
+    start, duration = start[taking_part], duration[taking_part]
+    self_ps = nest(start, duration).self_ps
+    expected = sum_groups(codes[taking_part], 3, duration, self_ps)
+    for name in ("occurrences", "time_ps", "self_ps", "min_ps"):
+        assert getattr(found, name).tolist() == getattr(expected, name).tolist(), name
+    assert found.first.tolist() == [
+        int(taking_part[at]) if at >= 0 else -1 for at in expected.first.tolist()
+    ]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 4)), max_size=12),
+    st.lists(st.integers(-1, 2), max_size=4),
+    st.lists(st.integers(0, 4), max_size=4),
+)
+def test_cells_of_a_table_are_those_of_their_codes(
+    pairs: list[tuple[int, int]], row: list[int], column: list[int]
+) -> None:
+    outer, inner = (column.astype(np.int32) for column in _arrays(pairs))
+    cells = Cells(outer, np.array(row, np.int32), inner, np.array(column, np.int32), 5)
+
+    def number(a: int, b: int) -> int:
+        if not (0 <= a < len(row) and 0 <= b < len(column)) or row[a] < 0:
+            return -1
+        return row[a] * 5 + column[b]
+
+    numbers = [number(a, b) for a, b in pairs]
+    assert cells.numbers().tolist() == numbers
+    # Sums by cell are those by its number.
+    start, duration = np.arange(len(pairs)), np.full(len(pairs), 2)
+    by_number = sum_nested(np.array(numbers, np.int32), 20, start, duration)
+    by_cell = sum_nested(cells, 20, start, duration)
+    assert by_cell.self_ps.tolist() == by_number.self_ps.tolist()
+    assert by_cell.first.tolist() == by_number.first.tolist()
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(_span, st.integers(0, 2)), min_size=1, max_size=30),
+    st.booleans(),
+)
+def test_the_union_of_some_rows_is_that_of_their_spans(
+    drawn: list[tuple[Span, int]], is_sorted: bool
+) -> None:
+    if is_sorted:
+        drawn = sorted(drawn)
+    start, duration = (column.copy() for column in _arrays([span for span, _ in drawn]))
+    rows = np.array([row for _, row in drawn], np.int32)
+    chosen = np.array([True, False, True])
+    begin, end, extents = union_of_rows(start, duration, rows, chosen)
+    at = np.flatnonzero(chosen[rows])
+    expected = union(start[at], (start + duration)[at])
+    assert [begin.tolist(), end.tolist()] == [one.tolist() for one in expected]
+    whole = int(start.min()), int((start + duration).max())
+    assert extents == extent(start, duration) == whole
+
+
+def test_codes_are_counted_and_others_left_out() -> None:
+    codes = np.array([0, 2, 2, -1, 7], np.int32)
+    assert count_codes(codes, 3).tolist() == [1, 0, 2]

@@ -11,7 +11,8 @@ Spans = list[tuple[int, int]]
 def activity(active: Spans, idle: Spans | None = None) -> Activity:
     spans = np.array([*active, *(idle or [])], np.int64).reshape(-1, 2)
     is_active = np.arange(len(spans)) < len(active)
-    return Activity.of(spans[:, 0].copy(), spans[:, 1].copy(), is_active)
+    rows = np.arange(len(spans), dtype=np.int32)
+    return Activity.of(spans[:, 0].copy(), spans[:, 1] - spans[:, 0], rows, is_active)
 
 
 def times(*chips: Activity) -> tuple[int, int]:

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from podscope_analyzers import XSpace, XSpaceError, open_xspace
+from podscope_analyzers.kernels import natural_order
 from podscope_analyzers.xspace import Limits, verify
 from podscope_protos.v1 import xplane_pb2
 
@@ -357,6 +360,81 @@ def test_lines_decoded_in_threads_equal_those_decoded_one_by_one() -> None:
         a, b = ours.columns(("n",)), theirs.columns(("n",))
         assert a.start_ps.tolist() == b.start_ps.tolist()
         assert a.stat("n").ints().tolist() == b.stat("n").ints().tolist()
+
+
+_long_events = st.lists(
+    st.tuples(
+        st.sampled_from([5, -3, 99, 2**40]),
+        st.integers(-40, 40) | st.sampled_from([2**62, -(2**62)]),
+        st.integers(-2, 9) | st.just(2**62),
+        st.sampled_from([None, None, 10, 11, 77]),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(_long_events, st.booleans())
+def test_the_survey_of_a_long_line_says_what_its_columns_say(
+    drawn: list[tuple[int, int, int, int | None, bool]], is_sorted: bool
+) -> None:
+    if is_sorted:
+        drawn = sorted(drawn, key=lambda event: (event[1], -event[2]))
+    times = -(-4096 // len(drawn))
+    # Each event many times over, so that the line is long and in order where the drawn one is.
+    repeated = [event for event in drawn for _ in range(times)]
+    space = xplane_pb2.XSpace()
+    plane = space.planes.add(name="/device:TPU:0")
+    plane.event_metadata[5].name, plane.event_metadata[-3].name = "five", "minus three"
+    plane.stat_metadata[10].name, plane.stat_metadata[11].name = "_p", "_c"
+    line = plane.lines.add(name="XLA Ops", timestamp_ns=3)
+    for metadata_id, offset, duration, stat, is_aggregated in repeated:
+        event = line.events.add(metadata_id=metadata_id, offset_ps=offset, duration_ps=duration)
+        if is_aggregated:
+            event.num_occurrences = 4
+        if stat is not None:
+            event.stats.add(metadata_id=stat, int64_value=1)
+    raw = space.SerializeToString()
+    surveyed = open_xspace(raw).planes[0].lines[0]
+    found = surveyed.survey(frozenset({"_p", "_c", "nowhere"}))
+    columns = open_xspace(raw).planes[0].lines[0].columns(("_p", "_c"))
+    assert found is not None
+    order = natural_order(columns.start_ps, columns.duration_ps)
+    assert found.is_natural is (order is None)
+    assert found.stats == {name for name in ("_p", "_c") if columns.stat(name).kind.any()}
+    assert found.has_none(frozenset({"nowhere"}))
+    assert not found.has_none(frozenset({"never asked for"}))
+    assert found.rows.tolist() == np.unique(columns.metadata).tolist()
+    end_ps = columns.start_ps + columns.duration_ps
+    for row in found.rows.tolist():
+        own = columns.metadata == row
+        assert found.first_ps[row] == columns.start_ps[own].min()
+        assert found.last_ps[row] == end_ps[own].max()
+
+
+def test_a_short_line_and_a_decoded_one_are_not_surveyed() -> None:
+    line = open_xspace(_small().SerializeToString()).planes[0].lines[0]
+    assert line.survey(frozenset()) is None
+
+
+def test_stats_on_all_and_on_few_events_of_a_very_long_line_are_read() -> None:
+    space = xplane_pb2.XSpace()
+    plane = space.planes.add(name="/device:TPU:0")
+    plane.stat_metadata[1].name, plane.stat_metadata[2].name = "on all", "on one"
+    count = 300_000
+    one = xplane_pb2.XEvent(duration_ps=1)
+    one.stats.add(metadata_id=1, int64_value=7)
+    last = xplane_pb2.XEvent(duration_ps=1)
+    last.stats.add(metadata_id=2, int64_value=9)
+    events = _field(4, one.SerializeToString()) * count + _field(4, last.SerializeToString())
+    raw = _field(1, plane.SerializeToString() + _field(3, events))
+    columns = open_xspace(raw).planes[0].lines[0].columns(("on all", "on one"))
+    everywhere, rare = columns.stat("on all"), columns.stat("on one")
+    assert everywhere.ints().sum() == 7 * count
+    assert not everywhere.is_everywhere
+    assert (rare.ints().sum(), rare.ints()[-1]) == (9, 9)
 
 
 def test_verify_counts_what_it_walked() -> None:
