@@ -91,7 +91,9 @@ small = st.integers(0, 3)
 events = st.tuples(st.integers(0, 20), st.integers(0, 10), st.integers(0, 2), small, small, small)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
+)
 @given(st.lists(st.lists(events, max_size=8), min_size=1, max_size=4))
 def test_grouping_on_arrays_equals_grouping_on_objects(
     make_space: Callable[..., XSpace], drawn: list[list[tuple[int, ...]]]

@@ -654,7 +654,9 @@ spans = st.lists(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
+)
 @given(st.lists(spans, min_size=1, max_size=4), st.randoms(use_true_random=False))
 def test_the_order_of_lines_changes_no_group(
     make_space: SpaceMaker, lines: list[list[tuple[int, int, int, int]]], random: Any
