@@ -43,9 +43,9 @@ export function RequestFields(props: {
         <textarea {...bind("targets")} rows={3} class="mono" spellcheck={false} autofocus placeholder="w-0:9999, w-1:9999" />
       </Field>
       <div class="choice">
-        <span class="field-label">Length in</span>
+        <span class="field-label">Window</span>
         <Segmented
-          label="Length in"
+          label="Window"
           options={[["time", "time"], ["steps", "steps"]]}
           value={form.lengthKind}
           onChange={(lengthKind) => onChange({ lengthKind })}
