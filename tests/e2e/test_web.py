@@ -131,7 +131,7 @@ def captured(browser: Browser, origin: str) -> str:
         page.get_by_test_id("new-capture").click()
         page.get_by_label("Run", exact=True).fill("web-test")
         page.get_by_label("Targets").fill(", ".join(serving.addresses))
-        page.get_by_label("Length").fill("300")
+        page.locator("input[name=durationMs]").fill("300")
         page.get_by_role("radio", name="all hosts").click()
         page.get_by_test_id("start-capture").click()
         # The same window shows the progress, then where to go on.
@@ -313,7 +313,7 @@ def test_the_pod_viewer_shows_devices_by_chip_and_who_arrives_late(
 def test_a_request_that_is_wrong_is_refused_in_the_dialog(watched: Watched, captured: str) -> None:
     page = watched.open("/captures?new=1")
     page.get_by_label("Targets").fill("w-0")
-    page.get_by_label("Length").fill("0")
+    page.locator("input[name=durationMs]").fill("0")
     page.get_by_test_id("start-capture").click()
     page.get_by_text("the port is missing, as in host:9999.").wait_for()
     page.get_by_text("From 1 to 3600000 ms.").wait_for()
@@ -331,7 +331,7 @@ def test_a_host_that_cannot_be_reached_is_told_with_its_reason(
         page = watched.open("/captures?new=1")
         page.get_by_label("Run", exact=True).fill("nobody")
         page.get_by_label("Targets").fill(f"127.0.0.1:{taken.getsockname()[1]}")
-        page.get_by_label("Length").fill("100")
+        page.locator("input[name=durationMs]").fill("100")
         page.get_by_label("Attempts").fill("1")
         page.get_by_test_id("start-capture").click()
         row = page.locator("tr[data-host-state=failed]")
