@@ -26,6 +26,7 @@ PARAMETERS: Final = {
     "timeline_noise": "taken as the reference takes it, without effect",
 }
 
+_HOST_MEMORY: Final = 5
 _SMALL_BYTES: Final = 16384
 _MIB: Final = 1 << 20
 _MAX_POSITIONS: Final = 10_000
@@ -147,8 +148,13 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     )
 
 
-def _usage(program: Program, parameters: Mapping[str, str]) -> MemoryUsage:
+def _usage(program: Program, parameters: Mapping[str, str], *, also: int = HBM) -> MemoryUsage:
     """The program in the memory space that is asked for.
+
+    Args:
+        program: Whose.
+        parameters: Name the space.
+        also: A space that is answered for even where the program has none.
 
     Raises:
         ParameterError: it is none of this program's; HBM and VMEM are every program's.
@@ -158,7 +164,7 @@ def _usage(program: Program, parameters: Mapping[str, str]) -> MemoryUsage:
     small = whole_number(parameters, "small_buffer_bytes", _SMALL_BYTES)
     usage = MemoryUsage(program, color, small)
     known = {*_SPACE_NAMES, *usage.assignment.colors}
-    if color not in known:
+    if color not in known and color != also:
         named = ", ".join(f"{one} ({_space_name(one)})" for one in sorted(known))
         msg = f"{program.title} has no memory space {color}; there are {named}"
         raise ParameterError(msg)
@@ -340,7 +346,8 @@ def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> object:
     if program is None:
         msg = f"{NO_PROGRAMS.message} {NO_PROGRAMS.advice}"
         raise ParameterError(msg)
-    usage = _usage(program, parameters)
+    # The reference answers for the host's memory of any program: it may be empty.
+    usage = _usage(program, parameters, also=_HOST_MEMORY)
     small = usage.small_buffer_bytes
     if switch(parameters, "view_memory_allocation_timeline"):
         return timeline_page(usage)
