@@ -134,7 +134,7 @@ def test_csv_of_one_table_is_text_and_of_several_a_zip(
         main(["analyze", *map(str, args)])
     written.flush()
     with zipfile.ZipFile(io.BytesIO(written.buffer.getvalue())) as archive:
-        names = ("steps", "hosts", "slowest", "collectives", "channels", "cores")
+        names = ("steps", "hosts", "slowest", "collectives", "arrivals", "channels", "cores")
         assert set(archive.namelist()) == {f"{name}.csv" for name in names}
         assert archive.read("hosts.csv").decode() == text
 
