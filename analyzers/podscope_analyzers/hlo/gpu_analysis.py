@@ -479,7 +479,7 @@ def _all_reduce(
 def _reducer(analysis: GpuAnalysis, proto: Proto) -> float:
     """Flops for one element of a reduction, by the root of its computation."""
     computation = analysis.computation(proto)
-    root = next(one for one in computation.instructions if one.id == computation.root_id)
+    root = {one.id: one for one in computation.instructions}[computation.root_id]
     return flops_per_element(root.opcode, first_leaf(proto.shape).element_type)
 
 

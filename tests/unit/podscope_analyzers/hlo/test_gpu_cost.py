@@ -253,6 +253,18 @@ def test_an_unreadable_configuration_makes_the_whole_program_unknown() -> None:
     assert module.cost(add) == InstructionCost()
 
 
+def test_a_reduction_whose_computation_has_no_root_makes_the_whole_program_unknown() -> None:
+    module, (a, b) = with_main(KIB, KIB)
+    main = module.proto.computations[0]
+    broken = module.computation("sum")
+    module.add("parameter", ("F32", ()))
+    broken.root_id = 99
+    module.resume(main)
+    add = module.add("add", KIB, a, b)
+    module.add("all-reduce", KIB, add, called_computation_ids=[broken.id])
+    assert module.cost(add) == InstructionCost()
+
+
 def test_other_custom_calls_are_unknown() -> None:
     module, (a,) = with_main(KIB)
     number = module.add("custom-call", KIB, a, custom_call_target="mine")
