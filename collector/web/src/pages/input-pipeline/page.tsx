@@ -302,7 +302,7 @@ const coreColumns = (pipeline: InputPipeline): TableColumn<CoreInput>[] => {
   const ms = (id: string, label: string, of: (core: CoreInput) => number): TableColumn<CoreInput> => ({ id, label, unit: "ms", numeric: true, value: of, cell: (core) => fixed(of(core), decimals) });
   return [
     { id: "host", label: "Host", value: (core) => core.host },
-    ...(pipeline.hasCores ? [{ id: "core", label: "Core", value: (core: CoreInput) => core.core }] : []),
+    ...(pipeline.hasCores ? [{ id: "core", label: "Core", value: (core: CoreInput) => core.core, cell: (core: CoreInput) => <span class="cut">{core.core}</span> }] : []),
     { id: "input_ratio", label: "Waiting for input", numeric: true, value: (core) => core.ratio, cell: (core) => <span class="with-bar"><Range least={core.leastRatio / most} value={core.ratio / most} most={core.mostRatio / most} /><span class="bar-number">{percent(core.ratio)}</span></span> },
     { id: "least_input_ratio", label: "Least", numeric: true, value: (core) => core.leastRatio, cell: (core) => percent(core.leastRatio) },
     { id: "most_input_ratio", label: "Most", numeric: true, value: (core) => core.mostRatio, cell: (core) => percent(core.mostRatio) },
