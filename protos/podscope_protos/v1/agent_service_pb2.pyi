@@ -142,7 +142,7 @@ class CaptureRequest(_message.Message):
     def __init__(self, capture_id: _Optional[str] = ..., profile_request: _Optional[bytes] = ..., wait: bool = ..., write_to_repository: bool = ...) -> None: ...
 
 class CaptureResponse(_message.Message):
-    __slots__ = ("capture_id", "state", "size_bytes", "sha256", "path", "grpc_code", "message", "cost")
+    __slots__ = ("capture_id", "state", "size_bytes", "sha256", "path", "grpc_code", "message", "cost", "more_parts")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATE_UNSPECIFIED: _ClassVar[CaptureResponse.State]
@@ -163,6 +163,7 @@ class CaptureResponse(_message.Message):
     GRPC_CODE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     COST_FIELD_NUMBER: _ClassVar[int]
+    MORE_PARTS_FIELD_NUMBER: _ClassVar[int]
     capture_id: str
     state: CaptureResponse.State
     size_bytes: int
@@ -171,17 +172,32 @@ class CaptureResponse(_message.Message):
     grpc_code: str
     message: str
     cost: CaptureCost
-    def __init__(self, capture_id: _Optional[str] = ..., state: _Optional[_Union[CaptureResponse.State, str]] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[str] = ..., path: _Optional[str] = ..., grpc_code: _Optional[str] = ..., message: _Optional[str] = ..., cost: _Optional[_Union[CaptureCost, _Mapping]] = ...) -> None: ...
+    more_parts: _containers.RepeatedCompositeFieldContainer[CapturedPart]
+    def __init__(self, capture_id: _Optional[str] = ..., state: _Optional[_Union[CaptureResponse.State, str]] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[str] = ..., path: _Optional[str] = ..., grpc_code: _Optional[str] = ..., message: _Optional[str] = ..., cost: _Optional[_Union[CaptureCost, _Mapping]] = ..., more_parts: _Optional[_Iterable[_Union[CapturedPart, _Mapping]]] = ...) -> None: ...
+
+class CapturedPart(_message.Message):
+    __slots__ = ("suffix", "size_bytes", "sha256", "path")
+    SUFFIX_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    suffix: str
+    size_bytes: int
+    sha256: str
+    path: str
+    def __init__(self, suffix: _Optional[str] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[str] = ..., path: _Optional[str] = ...) -> None: ...
 
 class CaptureCost(_message.Message):
-    __slots__ = ("wall_seconds", "agent_cpu_seconds", "bytes")
+    __slots__ = ("wall_seconds", "agent_cpu_seconds", "bytes", "target_seconds")
     WALL_SECONDS_FIELD_NUMBER: _ClassVar[int]
     AGENT_CPU_SECONDS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    TARGET_SECONDS_FIELD_NUMBER: _ClassVar[int]
     wall_seconds: float
     agent_cpu_seconds: float
     bytes: int
-    def __init__(self, wall_seconds: _Optional[float] = ..., agent_cpu_seconds: _Optional[float] = ..., bytes: _Optional[int] = ...) -> None: ...
+    target_seconds: float
+    def __init__(self, wall_seconds: _Optional[float] = ..., agent_cpu_seconds: _Optional[float] = ..., bytes: _Optional[int] = ..., target_seconds: _Optional[float] = ...) -> None: ...
 
 class CancelRequest(_message.Message):
     __slots__ = ("capture_id",)
@@ -196,12 +212,14 @@ class CancelResponse(_message.Message):
     def __init__(self, was_running: bool = ...) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("capture_id", "offset")
+    __slots__ = ("capture_id", "offset", "part")
     CAPTURE_ID_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
     capture_id: str
     offset: int
-    def __init__(self, capture_id: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+    part: int
+    def __init__(self, capture_id: _Optional[str] = ..., offset: _Optional[int] = ..., part: _Optional[int] = ...) -> None: ...
 
 class FetchResponse(_message.Message):
     __slots__ = ("offset", "piece", "size_bytes", "sha256")
