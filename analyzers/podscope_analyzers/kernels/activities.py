@@ -40,9 +40,10 @@ def _match(
         found = depth - 1
         while found >= 0 and stack[found] != activity:
             found -= 1
+        # An end whose begin was discarded discards all that is open.
+        depth = max(found, 0)
         if found < 0:
             continue
-        depth = found
         ended_at[activity] = at
         self_time[activity] += duration[activity]
         if depth > 0:
@@ -53,7 +54,7 @@ def match_activities(start_ps: Int64s, duration_ps: Int64s) -> Activities:
     """Ends matched with begins, all sorted by time and, at one time, in the order given.
 
     An end discards the activities that began after its own and have not ended, even those
-    that end at the same time; a discarded activity's end is ignored.
+    that end at the same time; the end of a discarded activity discards all that are open.
 
     Args:
         start_ps: Picoseconds, shape (n,); not sorted.

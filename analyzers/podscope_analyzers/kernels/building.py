@@ -1,6 +1,8 @@
 """Compiles all kernels into one piece of code that later processes load without the compiler."""
 
-from collections.abc import Callable, Mapping
+import contextlib
+import gc
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from podscope_analyzers.kernels.linking import Linked, LinkError, link
@@ -43,12 +45,11 @@ attributes #0 = { nounwind "no-builtins" }
 """
 
 
-def build(kernels: Mapping[str, Any], announce: Callable[[], None] = lambda: None) -> Linked:
+def build(kernels: Mapping[str, Any]) -> Linked:
     """Machine code of kernels for this processor.
 
     Args:
         kernels: By name.
-        announce: Is called when compiling is about to begin.
 
     Raises:
         LinkError: this platform's code cannot be linked here, or the installed compiler lacks
@@ -66,9 +67,9 @@ def build(kernels: Mapping[str, Any], announce: Callable[[], None] = lambda: Non
     )
     try:
         module = llvm.parse_assembly(_head(triple, machine) + _MEMORY)
-        announce()
         for name, kernel in kernels.items():
-            text, symbol = kernel.assembly()
+            with _no_collection():
+                text, symbol = kernel.assembly()
             part = llvm.parse_assembly(text)
             entry = _entry(name, part.get_function(symbol), kernel.signature)
             # What numba puts around a function, to call it from Python, is left behind.
@@ -88,6 +89,18 @@ def build(kernels: Mapping[str, Any], announce: Callable[[], None] = lambda: Non
     passes = llvm.create_pass_builder(machine, options)
     passes.getModulePassManager().run(module, passes)
     return link(machine.emit_object(module), {name: _symbol(name) for name in kernels})
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Leaves garbage: looking for it among all that numba makes takes a tenth of its time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _symbol(name: str) -> str:

@@ -104,6 +104,16 @@ class Kernel(Generic[P, R]):
         return self._text is None
 
     @cached_property
+    def size(self) -> int:
+        """Bytes of Python's code, with those of the kernels it calls: the work of compiling it."""
+        code = self._function.__code__
+        known = self._function.__globals__
+        callees = {known.get(name) for name in code.co_names}
+        return len(code.co_code) + sum(
+            callee.size for callee in callees if isinstance(callee, Kernel)
+        )
+
+    @cached_property
     def signature(self) -> Signature:
         """What it takes and gives."""
         if self._text is None:
@@ -148,8 +158,15 @@ class Kernel(Generic[P, R]):
     def _inlined(self) -> Callable[P, R]:
         import numba
 
-        inlined: Callable[P, R] = numba.njit(forceinline=True, **_BARE)(self._resolved())
-        return inlined
+        inlined = numba.njit(forceinline=True, **_BARE)(self._resolved())
+        template = inlined.get_call_template
+
+        def call_template(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
+            # Else it is compiled anew for every constant that a caller passes.
+            return template(tuple(map(numba.types.unliteral, args)), kws)
+
+        inlined.get_call_template = call_template
+        return cast("Callable[P, R]", inlined)
 
     def _resolved(self) -> Callable[..., Any]:
         """The function with the kernels it calls as numba's own objects.
@@ -208,9 +225,17 @@ def _entries() -> Mapping[str, int]:
 
 
 def _build() -> Linked:
+    from podscope_analyzers.kernels import shares
+
+    kernels = all_kernels()
+    _announce()
+    try:
+        return shares.build(kernels)
+    except LinkError as error:
+        _log.debug("kernels are compiled in this process: %s", error)
     from podscope_analyzers.kernels.building import build
 
-    return build(all_kernels(), _announce)
+    return build(kernels)
 
 
 def kernel(signature: str) -> Callable[[Callable[P, R]], Kernel[P, R]]:

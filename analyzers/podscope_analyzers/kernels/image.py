@@ -93,7 +93,7 @@ def load(name: str) -> dict[str, int] | None:
     for folder in folders():
         with contextlib.suppress(OSError):
             content = _read(folder / f"{_PREFIX}{name}{_SUFFIX}")
-            linked = _unpack(content) if content is not None else None
+            linked = unpack(content) if content is not None else None
             if linked is not None:
                 return place(linked)
     return None
@@ -116,7 +116,7 @@ def pack(linked: Linked) -> bytes:
     return _MAGIC + blake2b(content, digest_size=32).digest() + content
 
 
-def _unpack(raw: bytes) -> Linked | None:
+def unpack(raw: bytes) -> Linked | None:
     """What ``pack`` was given; None for any other bytes."""
     begin = len(_MAGIC) + 32
     content = raw[begin:]
