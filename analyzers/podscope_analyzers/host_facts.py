@@ -207,7 +207,7 @@ def _memory(allocations: Allocations) -> list[MemoryFact]:
                 allocator=name,
                 peak_bytes=profile.peak_bytes,
                 capacity_bytes=profile.capacity_bytes,
-                fragmentation=fragmentation if says else None,
+                fragmentation=fragmentation if says and np.isfinite(fragmentation) else None,
             )
         )
     return found

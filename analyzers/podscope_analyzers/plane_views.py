@@ -1,7 +1,7 @@
 """What analyses of operations need of prepared spaces, planes and lines."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,8 @@ from podscope_analyzers.xspace import Columns, Sifted, StatValue
 HOST_PLANE: Final = "/host:CPU"
 GPU_PREFIX: Final = "/device:GPU:"
 TPU_PREFIX: Final = "/device:TPU:"
+
+T = TypeVar("T")
 
 
 class MetadataTable(Protocol):
@@ -38,6 +40,9 @@ class MetadataTable(Protocol):
 
     def child_ids(self, row: int) -> list[int]:
         """Ids of the row's children."""
+
+    def made_of(self, rows: NDArray[np.int64], what: Hashable, make: Callable[[], T]) -> T:
+        """What is made of some rows, once for planes of equal metadata."""
 
 
 class OpLine(Protocol):

@@ -4,7 +4,7 @@ The prepared planes and lines answer as the XSpace's own do, and say more: the g
 event, whether it ran eagerly, the names of steps.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Protocol, TypeVar
@@ -38,6 +38,7 @@ from podscope_analyzers.xspace.wire import ListPayloads
 Int8s = NDArray[np.int8]
 DerivedStat = tuple[NDArray[np.bool_], Int64s | NDArray[np.uint64] | NDArray[np.float64]]
 T = TypeVar("T", bound=np.generic)
+V = TypeVar("V")
 
 ABSENT = -1
 _KINDS = {"<i8": INT64, "<u8": UINT64, "<f8": DOUBLE}
@@ -98,6 +99,12 @@ class PreparedMetadata:
         if row >= len(self._table):
             return list(self._added_stats[row - len(self._table)].items())
         return self._table.stat_pairs(row)
+
+    def made_of(self, rows: Int64s, what: Hashable, make: Callable[[], V]) -> V:
+        """What is made of some rows; see ``xspace.EventMetadataTable``."""
+        if len(rows) and int(rows.max()) >= len(self._table):
+            return make()
+        return self._table.made_of(rows, what, make)
 
     def child_ids(self, row: int) -> list[int]:
         """Ids of the metadata that the row names as its children."""

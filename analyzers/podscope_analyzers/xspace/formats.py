@@ -1,10 +1,11 @@
 """What a file is: an XSpace, a packed one, or something else that is named in the error."""
 
+import contextlib
 import gzip
 import io
 import zlib
 from importlib import import_module
-from importlib.util import find_spec
+from types import ModuleType
 from typing import Final, Protocol, cast
 
 from podscope_analyzers.errors import XSpaceError
@@ -84,14 +85,29 @@ class _Reader(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-def _zstd_reader(packed: io.BytesIO) -> _Reader:
-    if find_spec("compression") is None:
-        problem = (
-            "it is packed with zstd, which Python unpacks from version 3.14 on; "
-            "unpack it with 'zstd -d' first"
-        )
-        raise XSpaceError(problem, offset=0)
-    return cast("_Reader", import_module("compression.zstd").ZstdFile(packed))
+def _zstd() -> ModuleType:
+    """Python's own module for zstd, which later versions have, or the same for earlier ones."""
+    for name in ("compression.zstd", "backports.zstd"):
+        with contextlib.suppress(ImportError):
+            return import_module(name)
+    problem = (
+        "it is packed with zstd, which takes Python 3.14 or backports.zstd (pip install "
+        "'podscope[collector]'); or unpack it with 'zstd -d' first"
+    )
+    raise XSpaceError(problem, offset=0)
+
+
+def _unpack_zstd(packed: memoryview, limit: int) -> bytearray:
+    zstd = _zstd()
+    try:
+        return _read_all(cast("_Reader", zstd.ZstdFile(io.BytesIO(packed))), limit)
+    except zstd.ZstdError as error:
+        raise _damaged(error) from error
+
+
+def _damaged(error: Exception) -> XSpaceError:
+    problem = f"it cannot be unpacked ({error}); copy it again"
+    return XSpaceError(problem, offset=0)
 
 
 def _read_all(stream: _Reader, limit: int) -> bytearray:
@@ -103,8 +119,7 @@ def _read_all(stream: _Reader, limit: int) -> bytearray:
                 problem = f"unpacked it is larger than {limit} bytes"
                 raise XSpaceError(problem, offset=0)
     except (OSError, EOFError, ValueError, zlib.error) as error:
-        problem = f"it cannot be unpacked ({error}); copy it again"
-        raise XSpaceError(problem, offset=0) from error
+        raise _damaged(error) from error
     return unpacked
 
 
@@ -115,16 +130,14 @@ def recognise(view: memoryview, limits: Limits) -> memoryview:
         XSpaceError: the file is something else, which the message names.
     """
     start = bytes(view[:START])
-    stream: _Reader | None = None
+    # Deflate packs a thousand equal bytes in one; no capture is like that.
+    likely = max(_ANY_PACKING_BYTES, limits.decompressed_ratio * len(view))
+    limit = min(limits.decompressed_bytes, likely)
     if start.startswith(GZIP_MAGIC):
-        stream = gzip.GzipFile(fileobj=io.BytesIO(view))
+        view = memoryview(_read_all(gzip.GzipFile(fileobj=io.BytesIO(view)), limit))
     elif start.startswith(ZSTD_MAGIC):
-        stream = _zstd_reader(io.BytesIO(view))
-    if stream is not None:
-        # Deflate packs a thousand equal bytes in one; no capture is like that.
-        likely = max(_ANY_PACKING_BYTES, limits.decompressed_ratio * len(view))
-        view = memoryview(_read_all(stream, min(limits.decompressed_bytes, likely)))
-        start = bytes(view[:START])
+        view = memoryview(_unpack_zstd(view, limit))
+    start = bytes(view[:START])
     problem = describe(start)
     if problem is not None:
         raise XSpaceError(problem, offset=0)

@@ -1,8 +1,8 @@
 """What events and stats are called: the metadata tables of one plane."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Final
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
@@ -17,6 +17,11 @@ _NO_METADATA: Final = xplane_pb2.XEventMetadata()
 # Stats of metadata that a plane keeps as Python values; several layers read the same ones.
 _KEPT_STATS: Final = 200_000
 _AT_ONCE: Final = 4096
+# Of larger tables it is not looked whether they are equal, nor kept what is made of them.
+_SHARED_BYTES: Final = 32 << 20
+_SHARED_ROWS: Final = 1 << 16
+
+T = TypeVar("T")
 
 
 def _field(number: int, payload: bytes) -> bytes:
@@ -63,6 +68,25 @@ class MetadataEntries:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def equals(self, other: "MetadataEntries") -> bool:
+        """Whether the other plane's entries surely are the same bytes, in the same order."""
+        mine, theirs = self._starts, other._starts
+        if not np.array_equal(self.keys, other.keys):
+            return False
+        # Entries that a later one of the same key stands for must be valid too.
+        if not len(mine) or len(self._others[0]) or len(other._others[0]):
+            return not len(mine)
+        begin, end = int(mine.min()), int(self._ends.max())
+        size, distance = end - begin, int(theirs[0] - mine[0])
+        return bool(
+            size <= _SHARED_BYTES
+            # With little else in between, such as the plane's lines.
+            and size <= 2 * int((self._ends - mine).sum()) + 64 * len(mine)
+            and np.array_equal(mine + distance, theirs)
+            and np.array_equal(self._ends + distance, other._ends)
+            and self._read(begin, end) == other._read(begin + distance, end + distance)
+        )
 
     def _message(self, starts: Int64s, ends: Int64s) -> xplane_pb2.XPlane:
         spans = zip(starts.tolist(), ends.tolist(), strict=True)
@@ -168,6 +192,7 @@ class EventMetadataTable:
         self.display_names.append("")
         self._known: dict[int, list[tuple[str, StatValue]]] = {}
         self._known_stats = 0
+        self._made: dict[Hashable, tuple[Hashable, Any]] = {}
 
     def __len__(self) -> int:
         """How many rows, the empty one included."""
@@ -223,6 +248,22 @@ class EventMetadataTable:
                 self._known[row] = known
                 self._known_stats += size
         return known
+
+    def made_of(self, rows: Int64s, what: Hashable, make: Callable[[], T]) -> T:
+        """What is made of some rows, once for all planes that share the table.
+
+        Args:
+            rows: All that it depends on, in this order.
+            what: Names it; of one name only the last is kept.
+            make: Makes it; nobody changes it afterwards.
+        """
+        if len(rows) > _SHARED_ROWS:
+            return make()
+        key = rows.tobytes()
+        found = self._made.get(what)
+        if found is None or found[0] != key:
+            found = self._made[what] = (key, make())
+        return cast("T", found[1])
 
     def child_ids(self, row: int) -> list[int]:
         """Ids of the metadata that the row names as its children."""

@@ -32,9 +32,9 @@ def open_xspace(buffer: bytes | memoryview | mmap, limits: Limits = DEFAULT_LIMI
     """Reads the structure of an XSpace; events are decoded when their columns are asked for.
 
     Args:
-        buffer: The file's bytes, plain or packed with gzip (or zstd, on Python 3.14 and
-            later). They are read in place and must neither change nor go away: a file that
-            others may still write to is copied first.
+        buffer: The file's bytes, plain or packed with gzip or zstd (which takes Python 3.14, or
+            ``backports.zstd``). They are read in place and must neither change nor go away: a
+            file that others may still write to is copied first.
         limits: Caps on what is read of a file that is not trusted.
 
     Raises:

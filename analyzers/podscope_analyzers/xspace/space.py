@@ -50,6 +50,7 @@ METADATA: Final = (EVENT_METADATA, STAT_METADATA)
 # Unix time, and the space gets a base.
 ABSOLUTE_NS: Final = 1 << 51
 _LONG_LINE: Final = 4096
+_KNOWN_TABLES: Final = 16
 
 
 def _processors() -> int:
@@ -351,14 +352,19 @@ class Plane:
         return self.parse(xplane_pb2.XPlane, raw, (offset, offset))
 
     @cached_property
+    def _tables(self) -> "_Tables":
+        """What the metadata say; equal devices have the same, of which all but one know it."""
+        return self._space.shared(_Tables(*self._metadata, self._space.gzip))
+
+    @property
     def stat_reader(self) -> StatReader:
         """Names of the plane's stats, and the reading of them."""
-        return StatReader(self._metadata[1], self._space.gzip)
+        return self._tables.stat_reader
 
-    @cached_property
+    @property
     def event_metadata(self) -> EventMetadataTable:
         """What the plane's events are called."""
-        return EventMetadataTable(self._metadata[0], self.stat_reader)
+        return self._tables.event_metadata
 
     @cached_property
     def stats(self) -> dict[str, StatValue]:
@@ -402,6 +408,25 @@ class Plane:
             raise XSpaceError(problem, offset=span[0], plane=self._name, line=line) from error
 
 
+class _Tables:
+    """Names and stats of a plane's metadata, read when they are first asked for."""
+
+    def __init__(self, events: MetadataEntries, stats: MetadataEntries, gzip: GzipTexts) -> None:
+        self._events, self._stats, self._gzip = events, stats, gzip
+
+    def equals(self, other: "_Tables") -> bool:
+        """Whether the other's metadata surely are the same."""
+        return self._events.equals(other._events) and self._stats.equals(other._stats)
+
+    @cached_property
+    def stat_reader(self) -> StatReader:
+        return StatReader(self._stats, self._gzip)
+
+    @cached_property
+    def event_metadata(self) -> EventMetadataTable:
+        return EventMetadataTable(self._events, self.stat_reader)
+
+
 class XSpace:
     """What one profiler session of one host recorded.
 
@@ -420,6 +445,7 @@ class XSpace:
         self.size_bytes = size
         self.limits = limits
         self._metadata_counts = [0, 0]
+        self._known_tables: list[_Tables] = []
         self.gzip = GzipTexts(limits.value_bytes, limits.values_bytes)
         whole = (0, size)
         try:
@@ -468,6 +494,14 @@ class XSpace:
         environment = self.plane("Task Environment")
         started = environment.stats.get("profile_start_time") if environment else None
         return started if isinstance(started, int) and 0 < started < 2**62 else None
+
+    def shared(self, tables: _Tables) -> _Tables:
+        """Those of an earlier plane where they are equal, else these."""
+        # A space has few planes; more than a few kinds of them are not compared with.
+        known = next((one for one in self._known_tables if one.equals(tables)), tables)
+        if known is tables and len(self._known_tables) < _KNOWN_TABLES:
+            self._known_tables.append(tables)
+        return known
 
     def count_metadata(self, counts: list[int], span: Span, plane: str | None) -> None:
         """Counts metadata entries of a plane, events' and stats', against the caps of the space.

@@ -1,6 +1,9 @@
+import contextlib
 import gzip
+import importlib
 import json
 import random
+import sys
 import zipfile
 from io import BytesIO
 from typing import Any
@@ -272,7 +275,7 @@ def _zip() -> bytes:
         (b"\x83\xaf\x70\xd1\x0d\x88\x4a\x3f" + bytes(56), "Riegeli"),
         (b"\x7fELF" + bytes(60), "ELF"),
         (bytes(100), "byte 0x00"),
-        (b"\x28\xb5\x2f\xfd" + bytes(20), "zstd|unpacked"),
+        (b"\x28\xb5\x2f\xfd" + bytes(20), "cannot be unpacked"),
         (gzip.compress(_sample(), mtime=0)[:-9], "cannot be unpacked"),
         (b"\x1f\x8bnot gzip at all", "cannot be unpacked"),
     ],
@@ -280,6 +283,31 @@ def _zip() -> bytes:
 def test_a_file_of_another_kind_is_named(content: bytes, what: str) -> None:
     with pytest.raises(XSpaceError, match=what):
         open_xspace(content)
+
+
+def _zstd() -> Any:
+    with contextlib.suppress(ImportError):
+        return importlib.import_module("compression.zstd")
+    return importlib.import_module("backports.zstd")
+
+
+def test_a_space_packed_with_zstd_is_read_and_a_damaged_one_refused() -> None:
+    raw, zstd = _sample(), _zstd()
+    packed = zstd.compress(raw[:50]) + zstd.compress(raw[50:])
+    assert verify(packed) == verify(raw)
+    for cut in range(4, len(packed), 7):
+        with pytest.raises(XSpaceError):
+            verify(packed[:cut])
+    with pytest.raises(XSpaceError, match="larger than"):
+        open_xspace(zstd.compress(bytes(50_000_000)))
+
+
+def test_without_a_module_for_zstd_what_to_do_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = _zstd().compress(_sample())
+    for name in ("compression.zstd", "backports.zstd"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(XSpaceError, match=r"pip install 'podscope\[collector\]'"):
+        open_xspace(packed)
 
 
 def test_a_space_whose_bytes_are_all_letters_is_no_text_file() -> None:
