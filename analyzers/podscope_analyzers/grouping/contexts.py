@@ -142,7 +142,7 @@ def line_contexts(
         consumed.put(TF_EXECUTOR, both & of_type(NodeType.TPU_EXECUTE), ids)
     if {"request_id", "queue_addr"} <= columns.stat_names:
         both = has("request_id", "queue_addr")
-        ids = lambda where: mix(  # noqa: E731
+        ids = lambda where: mix(  # noqa: E731 -- read in one place
             [stats.values("request_id")[where], stats.values("queue_addr")[where]]
         )
         produced.put(TPU_STREAM, both & of_type(NodeType.ENQUEUE_REQUEST), ids)

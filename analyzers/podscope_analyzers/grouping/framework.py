@@ -1,5 +1,6 @@
 """The line of framework operations that a TPU's own operations add up to."""
 
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -66,7 +67,8 @@ def framework_span(plane: PreparedPlane) -> tuple[int, int] | None:
             continue
         survey = line.survey(FRAMEWORK_STATS)
         if survey is not None and survey.has_none(FRAMEWORK_STATS):
-            named = [row for row in survey.rows.tolist() if _text_of_row(table, row, "tf_op")]
+            rows = survey.rows
+            named = table.made_of(rows, "framework operations", partial(_named, table, rows))
             if named:
                 begins.append(int(survey.first_ps[named].min()))
                 ends.append(int(survey.last_ps[named].max()))
@@ -78,6 +80,10 @@ def framework_span(plane: PreparedPlane) -> tuple[int, int] | None:
             begins.append(int(columns.start_ps[whole].min()))
             ends.append(int((columns.start_ps + columns.duration_ps)[whole].max()))
     return (min(begins), max(ends)) if begins else None
+
+
+def _named(table: PreparedMetadata, rows: Int64s) -> list[int]:
+    return [row for row in rows.tolist() if _text_of_row(table, row, "tf_op")]
 
 
 def named_events(

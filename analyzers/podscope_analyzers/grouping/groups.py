@@ -286,19 +286,18 @@ def _loop_roots(forest: Forest, dataset_ids: Int64s) -> Int64s:
 def _root_levels(forest: Forest, dataset_ids: Int64s) -> list[_Roots]:
     """Roots by level, the highest first, in order of time within it."""
     nodes, levels = forest.roots.events, forest.roots.values
-    ids = forest.stat("id")
-    of_datasets = ids.events[np.isin(ids.values, dataset_ids)]
-    kept = ~np.isin(nodes, of_datasets)
-    nodes, levels = nodes[kept], levels[kept]
     if not len(nodes):
         return []
+    ids = forest.stat("id")
+    of_datasets = np.isin(nodes, ids.events[np.isin(ids.values, dataset_ids)])
     distinct, code = np.unique(levels, return_inverse=True)
     mark = np.zeros(len(forest), np.int32)
     mark[nodes] = code + 1
+    # What tf.data runs makes no group, and neither do roots of its level within it.
     around = forest.nearest(nodes, mark, (code + 1).astype(np.int64), include_self=False)
     found = []
     for level in range(len(distinct) - 1, -1, -1):
-        of_level = np.flatnonzero(code == level)
+        of_level = np.flatnonzero((code == level) & ~of_datasets)
         of_level = of_level[np.argsort(forest.start_ps[nodes[of_level]], kind="stable")]
         blocked = (around[of_level] >= 0) | np.isin(nodes[of_level], forest.self_causing)
         found.append(_Roots(nodes[of_level], blocked))
