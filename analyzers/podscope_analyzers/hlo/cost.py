@@ -9,7 +9,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from podscope_analyzers.hlo.gpu_analysis import GpuAnalysis, InstructionTotals
+from podscope_analyzers.hlo.gpu_analysis import GpuAnalysis
+from podscope_analyzers.hlo.gpu_rules import InstructionTotals
 from podscope_analyzers.hlo.instructions import Instruction, Surroundings
 from podscope_analyzers.hlo.shapes import bit_width, is_tuple, leaves
 from podscope_protos.v1 import hlo_pb2

@@ -1,4 +1,4 @@
-"""The kernel that a custom call carries, as text."""
+"""The kernel that a custom call carries, as text, and what its author says that it costs."""
 
 import base64
 import binascii
@@ -12,7 +12,34 @@ from podscope_protos.v1 import hlo_pb2
 # XLA's TPU compiler keeps a kernel's module here: of Pallas in MLIR's bytecode or as text.
 _CONFIG: Final = "custom_call_config"
 _BODY: Final = "body"
+_ESTIMATE: Final = "cost_estimate"
+_INT64: Final = 1 << 63
+_DIGITS: Final = 20
 _BYTECODE: Final = b"ML\xefR"
+
+
+def stated_cost(proto: hlo_pb2.HloInstructionProto) -> tuple[int, int]:
+    """Flops and bytes of one run by the kernel's author (Pallas: ``cost_estimate``); 0 unsaid."""
+    if proto.opcode != "custom-call" or _ESTIMATE.encode() not in proto.backend_config:
+        return 0, 0
+    try:
+        told = json.loads(proto.backend_config)
+    except (ValueError, RecursionError):
+        return 0, 0
+    for place in (told, *told.values()) if isinstance(told, dict) else ():
+        estimate = place.get(_ESTIMATE) if isinstance(place, dict) else None
+        if isinstance(estimate, dict):
+            return _amount(estimate.get("flops")), _amount(estimate.get("bytes_accessed"))
+    return 0, 0
+
+
+def _amount(told: object) -> int:
+    """A number of protobuf's JSON, which writes long ones as texts; 0 for anything else."""
+    if isinstance(told, str) and told.isascii() and told.isdigit() and len(told) < _DIGITS:
+        told = int(told)
+    if not isinstance(told, int | float) or isinstance(told, bool):
+        return 0
+    return int(told) if 0 <= told < _INT64 else 0
 
 
 def custom_call_text(proto: hlo_pb2.HloInstructionProto) -> str:

@@ -10,7 +10,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from podscope_analyzers.hlo.gpu_analysis import FREE, RULES, GpuAnalysis, InstructionTotals
+from podscope_analyzers.hlo.gpu_analysis import FREE, GpuAnalysis
+from podscope_analyzers.hlo.gpu_rules import RULES, InstructionTotals
 from podscope_analyzers.hlo.instructions import ELEMENTWISE, Surroundings
 from podscope_analyzers.hlo.post_order import post_order
 from podscope_analyzers.hlo.shapes import elements, is_tuple, leaf_bytes, leaves, size_bytes
@@ -80,10 +81,12 @@ class GenericAnalysis(GpuAnalysis):
         elif opcode in RULES and opcode not in _PLAIN:
             RULES[opcode](self, proto, operands, totals)
             if opcode in _SCALED:
-                self._counts_transcendentals = True
                 scaled = self._default(proto, operands)
-                RULES[opcode](self, proto, operands, scaled)
-                self._counts_transcendentals = False
+                self._counts_transcendentals = True
+                try:
+                    RULES[opcode](self, proto, operands, scaled)
+                finally:
+                    self._counts_transcendentals = False
                 totals.transcendentals = scaled.flops
             if opcode == "infeed":
                 totals.output[()] = leaf_bytes(proto.shape)
