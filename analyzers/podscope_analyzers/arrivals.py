@@ -160,23 +160,27 @@ def find_meetings(steps: StepDatabase, shift_of: Mapping[int, Shift]) -> Meeting
     rows = np.stack([step, identity, occurrence])[:, first]
     hosts, place = np.unique(core // CORES_PER_HOST, return_inverse=True)
     stride = -(-len(hosts) * rows.shape[1] // MAX_CELLS)
+    rows = rows[:, ::stride]
+    # Before the matrices are made: all meetings of a large pod would not fit into memory.
+    kept = np.flatnonzero(meeting % stride == 0)
+    place, meeting, begin, end = place[kept], meeting[kept] // stride, begin[kept], end[kept]
     shape = (len(hosts), rows.shape[1])
     # Of every host the core that waits least: it is the one that arrived last.
-    waited = _least(shape, place, meeting, (end - begin).astype(np.float64))[:, ::stride]
-    arrived = -_least(shape, place, meeting, -begin.astype(np.float64))[:, ::stride]
-    ended = -_least(shape, place, meeting, -end.astype(np.float64))[:, ::stride]
+    waited = _least(shape, place, meeting, (end - begin).astype(np.float64))
+    arrived = -_least(shape, place, meeting, -begin.astype(np.float64))
+    ended = -_least(shape, place, meeting, -end.astype(np.float64))
     met = (~np.isnan(waited)).sum(axis=0) >= 2
     if is_by_kind:
-        met &= _end_together(rows[1, ::stride], ended, waited)
+        met &= _end_together(rows[1], ended, waited)
     if not met.any():
         return None
     waited, arrived, ended = waited[:, met], arrived[:, met], ended[:, met]
     shift, error = _shift_columns(hosts, shift_of, steps, ended)
     return Meetings(
         hosts=hosts,
-        step=rows[0, ::stride][met],
-        id=rows[1, ::stride][met],
-        occurrence=rows[2, ::stride][met],
+        step=rows[0, met],
+        id=rows[1, met],
+        occurrence=rows[2, met],
         waited_ps=waited,
         late_ps=lateness(-waited),
         clock_late_ps=lateness(arrived + shift[:, None]),

@@ -112,7 +112,8 @@ class CaptureStats:
             last of each host where the reference leaves them out.
         all_steps: Likewise, none left out.
         cores: What is known of the cores, by the capture's core ids.
-        kernels: GPU kernels, host after host.
+        kernels: GPU kernels, equal ones of several hosts together.
+        reference_kernels: The same host after host, as the reference has them.
         run_environment: Device type, cores, tasks, whether it trains.
         perf_env: Peak rates of the devices.
         inference: Requests that the hosts answered, and the batches they ran in.
@@ -133,6 +134,7 @@ class CaptureStats:
     all_steps: "StepDatabase"
     cores: "dict[int, CoreDetails]"
     kernels: "KernelDatabase"
+    reference_kernels: "KernelDatabase"
     run_environment: "RunEnvironment"
     perf_env: "PerfEnv"
     inference: "InferenceStats"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from podscope_analyzers.plane_views import OpSpace
+from podscope_analyzers.planes import is_sparse_core
 
 DEVICE_PREFIX = "/device:TPU:"
 LOCALHOST = "localhost"
@@ -80,7 +81,7 @@ def core_details(space: OpSpace) -> dict[int, CoreDetails]:
             hostname=hostname,
             device_ordinal=numbers.get(_DEVICE_ORDINAL, 0),
             local_chip_id=numbers.get(_LOCAL_CHIP_ID, 0),
-            is_sparse_core=bool(numbers.get(_IS_SPARSE_CORE, 0)),
+            is_sparse_core=is_sparse_core(plane.name) or bool(numbers.get(_IS_SPARSE_CORE, 0)),
             core_on_chip=numbers.get(_CORE_ON_CHIP, 0),
             global_chip_id=numbers.get(_GLOBAL_CHIP_ID),
             global_core_id=numbers.get(_GLOBAL_CORE_ID),

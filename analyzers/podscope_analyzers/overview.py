@@ -6,7 +6,7 @@ from typing import Final
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.inference.latency import Latency, latency
 from podscope_analyzers.input_pipeline import InputPipeline, analyze_input_pipeline
-from podscope_analyzers.op_metrics.database import OpDatabase
+from podscope_analyzers.op_metrics.database import CostSource, OpDatabase
 from podscope_analyzers.op_metrics.framework_view import framework_view
 from podscope_analyzers.op_metrics.headline import (
     duty_cycle_ratio,
@@ -33,7 +33,9 @@ class TopOp:
     Attributes:
         self_time_ratio: Share of all operations' self time.
         cumulative_ratio: The same with the operations above it.
-        uses_tensor_core: Whether any of its kernels does; only known on GPUs.
+        giga_flops_per_second: None where the operation's work is not known.
+        is_tensor_core_eligible: Only known on GPUs.
+        uses_tensor_core: Whether any of its kernels does; likewise.
     """
 
     name: str
@@ -42,9 +44,9 @@ class TopOp:
     cumulative_ratio: float
     self_time_ps: int
     occurrences: int
-    giga_flops_per_second: float
-    is_tensor_core_eligible: bool
-    uses_tensor_core: bool
+    giga_flops_per_second: float | None
+    is_tensor_core_eligible: bool | None
+    uses_tensor_core: bool | None
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,13 @@ class Overview:
         )
 
 
-def overview(stats: CaptureStats, steps: StepDatabase) -> Overview:
+def overview(stats: CaptureStats, steps: StepDatabase, *, own: bool = True) -> Overview:
     """The figures of a capture.
 
     Args:
         stats: Of all hosts.
         steps: Which steps to look at: with or without the incomplete ones.
+        own: Whether of operations is said what we know of them, or what the reference does.
     """
     environment = stats.run_environment
     is_tpu = environment.hardware_type == "TPU"
@@ -100,7 +103,7 @@ def overview(stats: CaptureStats, steps: StepDatabase) -> Overview:
     return Overview(
         pipeline=pipeline,
         latency=Latency() if environment.is_training else latency(stats.inference),
-        top_ops=top_ops(stats, stats.device_ops),
+        top_ops=top_ops(stats, stats.device_ops, own=own),
         compute_16bit_ratio=ps16 / measured if measured else 0.0,
         compute_32bit_ratio=ps32 / measured if measured else 0.0,
         has_precision=measured > 0,
@@ -120,15 +123,17 @@ def overview(stats: CaptureStats, steps: StepDatabase) -> Overview:
     )
 
 
-def top_ops(stats: CaptureStats, ops: OpDatabase) -> tuple[TopOp, ...]:
+def top_ops(stats: CaptureStats, ops: OpDatabase, *, own: bool) -> tuple[TopOp, ...]:
     """The framework operations with the most self time, the longest first.
 
     Args:
         stats: Of the capture.
         ops: Those of its devices, or those that hosts without devices executed themselves.
+        own: Whether flops are ours, or follow the reference's rule.
     """
     view = framework_view(ops, with_idle=False)
-    kernels = stats.kernels.by_op()
+    kernels = (stats.kernels if own else stats.reference_kernels).by_op()
+    flops = view.column("own_flops" if own else "flops")
     total = view.total_op_time_ps
     found: list[TopOp] = []
     cumulative = 0.0
@@ -139,6 +144,7 @@ def top_ops(stats: CaptureStats, ops: OpDatabase) -> tuple[TopOp, ...]:
         name = view.text("name", row)
         used = kernels.get(name)
         time_ps = int(view.column("time_ps")[row])
+        is_known = not own or int(view.column("cost_source")[row]) != CostSource.NONE
         found.append(
             TopOp(
                 name=name,
@@ -147,9 +153,11 @@ def top_ops(stats: CaptureStats, ops: OpDatabase) -> tuple[TopOp, ...]:
                 cumulative_ratio=cumulative,
                 self_time_ps=self_ps,
                 occurrences=int(view.column("occurrences")[row]),
-                giga_flops_per_second=giga_per_second(float(view.column("flops")[row]), time_ps),
-                is_tensor_core_eligible=used.is_eligible if used else False,
-                uses_tensor_core=used.tensor_core_ns > 0 if used else False,
+                giga_flops_per_second=giga_per_second(float(flops[row]), time_ps)
+                if is_known
+                else None,
+                is_tensor_core_eligible=used.is_eligible if used else None,
+                uses_tensor_core=used.uses_tensor_core if used else None,
             )
         )
     return tuple(found)

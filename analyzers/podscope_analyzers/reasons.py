@@ -31,6 +31,24 @@ NO_KERNELS: Final = Reason(
     "No GPU kernel with launch parameters was recorded.",
     "Check that the job runs on GPUs and that the profiler may use CUPTI or ROCtracer.",
 )
+NO_LAUNCH_PARAMETERS: Final = Reason(
+    "no_launch_parameters",
+    "GPU kernels were recorded without their launch parameters, by which they are told apart.",
+    "See framework_op_stats and hlo_stats for their times; profilers that use CUPTI or ROCtracer "
+    "record kernel_details.",
+)
+GENERATED_KERNELS: Final = Reason(
+    "generated_kernels",
+    "Names of matrix products that a compiler generated (gemm_fusion, triton) do not tell whether "
+    "they use tensor cores.",
+    "Those of 16-bit types usually do: compare their FLOP rate in hlo_stats with the peak.",
+)
+UNKNOWN_GPU_VENDOR: Final = Reason(
+    "unknown_gpu_vendor",
+    "The capture does not say who made the GPUs, so their kernels' names do not tell which use "
+    "tensor cores.",
+    "Capture with a newer TensorFlow or JAX, whose profilers record device_vendor.",
+)
 NO_TF_DATA: Final = Reason(
     "no_tf_data",
     "No call of a tf.data pipeline, of Grain or of PyTorch's DataLoader was recorded.",

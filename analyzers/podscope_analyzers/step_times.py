@@ -176,15 +176,47 @@ class StepTimes:
             ops: Their rows, shape (m,).
             self_ps: Of each in all steps, shape (m,).
         """
-        known, series = self._series
+        known = self._known_of(ops, self_ps)
+        if known is None:
+            return None
+        _, series = self._series
+        (spread,) = spreads_of(series[known].sum(axis=0)[None])
+        return spread
+
+    def knows(self, ops: NDArray[Any], self_ps: Int64s) -> bool:
+        """Whether the times of some operations together are known, but for a small share.
+
+        Only of ``numbered`` steps.
+
+        Args:
+            ops: Their rows, shape (m,).
+            self_ps: Of each in all steps, shape (m,).
+        """
+        return self._known_of(ops, self_ps) is not None
+
+    def _known_of(self, ops: NDArray[Any], self_ps: Int64s) -> Int64s | None:
+        """Places in the series of those that are known; None where too much is not."""
+        known, _ = self._series
         if not len(known):
             return None
         at = np.minimum(np.searchsorted(known, ops), len(known) - 1)
         is_known = known[at] == ops
         if self_ps[is_known].sum() < _MIN_SHARE * self_ps.sum():
             return None
-        (spread,) = spreads_of(series[at[is_known]].sum(axis=0)[None])
-        return spread
+        found: Int64s = at[is_known]
+        return found
+
+    def table(self) -> tuple[Int64s, Int64s, Int64s]:
+        """Every known operation in every known step, also those in which it took no time.
+
+        Only of ``numbered`` steps.
+
+        Returns:
+            Row of the operation, step, and picoseconds, shape (k,) each, by step.
+        """
+        ops, series = self._series
+        step, op = (part.ravel() for part in np.indices(series.T.shape))
+        return ops[op], step + self.first, series.T.ravel().astype(np.int64)
 
     def to_state(self) -> dict[str, Any]:
         """The arrays and the range."""

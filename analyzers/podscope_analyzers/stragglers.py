@@ -136,14 +136,15 @@ class StragglerReport:
     Attributes:
         steps: One entry per step; None where fewer than two hosts have it.
         stragglers: The worst first; empty unless the verdict is ``straggler``.
-        waiting_ratio: Share of all hosts' step time that was spent waiting in collectives.
+        waiting_ratio: Share of all hosts' step time that was spent waiting in collectives; None
+            without steps.
         slow_cores: Cores that are late among those of their host, the worst first.
     """
 
     verdict: Verdict
     steps: tuple[SlowestOfStep | None, ...]
     stragglers: tuple[Straggler, ...]
-    waiting_ratio: float
+    waiting_ratio: float | None
     slow_cores: tuple[SlowCore, ...] = ()
 
 
@@ -151,17 +152,17 @@ def find_stragglers(hosts: Sequence[HostWork]) -> StragglerReport:
     """Compare the own work of hosts that take the same steps.
 
     Args:
-        hosts: All with the same number of steps; step i of one is step i of the others. None and
-            one are both reported as ``one_host``: there is nobody to compare with.
+        hosts: All with the same number of steps; step i of one is step i of the others. One alone
+            is reported as ``one_host``: there is nobody to compare with. None have no step.
     """
     if not hosts:
-        return StragglerReport("one_host", (), (), 0.0)
+        return StragglerReport("too_few_steps", (), (), None)
     total = _stack([host.total_ps for host in hosts])
     waiting = _stack([host.waiting_ps for host in hosts])
     is_there = total >= 0
     own = np.where(is_there, total - waiting, np.nan)
     spent = float(total[is_there].sum())
-    waiting_ratio = float(waiting[is_there].sum()) / spent if spent > 0 else 0.0
+    waiting_ratio = float(waiting[is_there].sum()) / spent if spent > 0 else None
     late = lateness(own)
     steps = _slowest(hosts, own, late)
     typical_step = float(np.median(total[is_there])) if is_there.any() else 0.0

@@ -149,7 +149,8 @@ def _pod(stats: CaptureStats, scope: Scope) -> PodMetrics | None:
     if not stats.hosts:
         return None
     report = compare_hosts(stats, scope.clocks)
-    return PodMetrics(len(stats.hosts), report.waiting_ratio, report.stragglers, report.slow_cores)
+    waiting = report.waiting_ratio or 0.0
+    return PodMetrics(len(stats.hosts), waiting, report.stragglers, report.slow_cores)
 
 
 def _devices(stats: CaptureStats) -> DeviceMetrics | None:

@@ -222,7 +222,8 @@ def _tpu_ops(line: PreparedLine, core: int) -> tuple[StepEvents, StepTimes]:
     if not len(rows):
         return StepEvents(), StepTimes()
     begin, duration = device_spans(line)
-    operations = operation_costs(line.plane.event_metadata, rows)
+    table = line.plane.event_metadata
+    operations = table.made_of(rows, "costs", lambda: operation_costs(table, rows))
     # One cell per step and operation, of which there are far fewer than events.
     step_of_code = np.where(steps[step_of_code] >= 0, step_of_code, -1)
     cell_of, cells = _cells(group_code, step_of_code, columns.metadata, rows)
