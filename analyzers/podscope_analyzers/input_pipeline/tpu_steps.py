@@ -239,7 +239,8 @@ class _CoreColumns:
         outfeed = int(self.outfeed[rows].mean()) / 1e9
         scv0 = int(self.scv0_wait[rows].max()) / 1e9
         rest = compute + scv0 + waiting + outfeed
-        core = cores.get(int(self.steps.core_id[rows[longest_infeed]]))
+        # Where none waits, none waits longest.
+        core = cores.get(int(self.steps.core_id[rows[longest_infeed]])) if waiting else None
         return replace(
             step,
             tc_compute_ms=compute,

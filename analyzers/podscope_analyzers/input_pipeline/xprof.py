@@ -64,8 +64,8 @@ def input_pipeline_json(pipeline: InputPipeline) -> list[object]:
 def diagnostics_table(
     *, errors: tuple[str, ...] = (), warnings: tuple[str, ...] = ()
 ) -> XprofTable:
-    """Errors and warnings as rows."""
-    rows = [["ERROR", text] for text in errors] + [["WARNING", text] for text in warnings]
+    """Warnings and errors as rows."""
+    rows = [["WARNING", text] for text in warnings] + [["ERROR", text] for text in errors]
     columns = (
         XprofColumn("severity", "Severity", "string"),
         XprofColumn("message", "Message", "string"),
