@@ -24,6 +24,8 @@ _NVIDIA_NAMES: Final = re.compile(
     "h1688|h884|hmma|i16832|i8816|s884|s1688|xmma_gemm|xmma_implicit_gemm|xmma_sparse_conv|"
     "xmma_sparse_gemm|xmma_warp_specialized_implicit_gemm"
 )
+# XLA's and Triton's: whether they use tensor cores is in their code, not in their names.
+_GENERATED_NAMES: Final = re.compile("gemm_fusion|triton")
 _AMD_NAMES: Final = re.compile(
     r"_MI[0-9]+x[0-9]+x[0-9]+|Custom_Cijk_|_xdl|mfma|wmma|gtcx|gemm_fusion|attn_fwd|bwd_kernel_|"
     r"aiter|TileFmhaShape<|TileFmhaBwdShape<"
@@ -53,12 +55,20 @@ _OPS_WITHIN: Final = (
 _INT: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
 Dim3 = tuple[int, int, int]
+ONE: Final[Dim3] = (1, 1, 1)
+"""The size that the reference assumes where the tracer did not tell."""
 
 
-def uses_tensor_core(kernel: str, vendor: str) -> bool:
-    """Whether a kernel's name says that it computes on tensor (Nvidia) or matrix (AMD) cores."""
+def uses_tensor_core(kernel: str, vendor: str) -> bool | None:
+    """Whether a kernel's name says that it computes on tensor (Nvidia) or matrix (AMD) cores.
+
+    None where the name does not tell: those of matrix products that a compiler generated for
+    Nvidia's GPUs, and all where the maker is not known.
+    """
     names = {"Nvidia": _NVIDIA_NAMES, "AMD": _AMD_NAMES}.get(vendor)
-    return names is not None and names.search(kernel) is not None
+    if names is None or names.search(kernel):
+        return None if names is None else True
+    return None if vendor == "Nvidia" and _GENERATED_NAMES.search(kernel) else False
 
 
 def is_eligible_op(op_name: str) -> bool:
@@ -74,7 +84,7 @@ def is_eligible_einsum(equation: str) -> bool:
 
 @dataclass(frozen=True)
 class Launch:
-    """How a kernel was launched.
+    """How a kernel was launched; None is what the tracer did not tell.
 
     Attributes:
         static_bytes: Shared memory known when the kernel was compiled.
@@ -82,12 +92,18 @@ class Launch:
         occupancy_percent: Theoretical occupancy.
     """
 
-    registers: int = 0
-    static_bytes: int = 0
-    dynamic_bytes: int = 0
-    block: Dim3 = (1, 1, 1)
-    grid: Dim3 = (1, 1, 1)
-    occupancy_percent: float = 0.0
+    registers: int | None = None
+    static_bytes: int | None = None
+    dynamic_bytes: int | None = None
+    block: Dim3 | None = None
+    grid: Dim3 | None = None
+    occupancy_percent: float | None = None
+
+    @property
+    def shared_bytes(self) -> int | None:
+        """Shared memory of both kinds."""
+        known = [one for one in (self.static_bytes, self.dynamic_bytes) if one is not None]
+        return sum(known) if known else None
 
 
 def parse_launch(details: str) -> Launch:
@@ -124,19 +140,23 @@ class Kernel:
     """Executions of one kernel with one launch and operation.
 
     Attributes:
-        is_op_eligible: Whether its operation could be computed on tensor cores.
+        uses_tensor_core: None where the GPU's maker is unknown.
+        is_op_eligible: Whether its operation could be computed on tensor cores; None where the
+            operation is unknown.
         total_ns: Sum of whole nanoseconds, as the least and the most are.
+        hosts: On how many hosts.
     """
 
     name: str
     op_name: str
     launch: Launch
-    uses_tensor_core: bool
-    is_op_eligible: bool
+    uses_tensor_core: bool | None
+    is_op_eligible: bool | None
     occurrences: int
     total_ns: int
     min_ns: int
     max_ns: int
+    hosts: int = 1
 
     def merged(self, other: "Kernel") -> "Kernel":
         """Both together; the launch is this one's."""
@@ -157,13 +177,13 @@ class Kernel:
         launch = self.launch
         return (
             self.name,
-            launch.grid,
-            launch.block,
-            launch.registers,
-            launch.static_bytes,
-            launch.dynamic_bytes,
-            self.uses_tensor_core,
-            self.is_op_eligible,
+            launch.grid or ONE,
+            launch.block or ONE,
+            launch.registers or 0,
+            launch.static_bytes or 0,
+            launch.dynamic_bytes or 0,
+            bool(self.uses_tensor_core),
+            bool(self.is_op_eligible),
             self.op_name,
         )
 
@@ -175,15 +195,27 @@ class OpKernels:
     Attributes:
         is_eligible: By its first kernel.
         tensor_core_ns: Time of the kernels that use tensor cores.
+        untold_ns: Time of the kernels of which that is not known.
     """
 
-    is_eligible: bool
+    is_eligible: bool | None
     total_ns: int
     tensor_core_ns: int
+    untold_ns: int = 0
 
     @property
-    def tensor_core_ratio(self) -> float:
-        """Share of the time on tensor cores."""
+    def uses_tensor_core(self) -> bool | None:
+        """Whether any of the kernels does; None where nobody knows."""
+        return True if self.tensor_core_ns else None if self.untold_ns else False
+
+    @property
+    def tensor_core_ratio(self) -> float | None:
+        """Share of the time on tensor cores; None where it is not known of all kernels."""
+        return None if self.untold_ns else self.reference_ratio
+
+    @property
+    def reference_ratio(self) -> float:
+        """The same, where what is not known counts as no, as the reference has it."""
         return self.tensor_core_ns / self.total_ns if self.total_ns else 0.0
 
 
@@ -193,10 +225,14 @@ class KernelDatabase:
 
     Attributes:
         step_times: Their times by step.
+        left_out: Kernels that are not among them, being shorter.
+        left_out_ns: Time of these.
     """
 
     kernels: tuple[Kernel, ...] = ()
     step_times: StepTimes = field(default_factory=StepTimes)
+    left_out: int = 0
+    left_out_ns: int = 0
 
     @classmethod
     def of(
@@ -218,22 +254,51 @@ class KernelDatabase:
         rank = np.full(len(every), -1, np.int64)
         rank[order] = np.arange(len(order))
         by_step = StepTimes.combine(step_times, [rank[place] for place in places])
-        return cls(tuple(every[at] for at in order), by_step)
+        kept = tuple(every[at] for at in order)
+        left_out_ns = sum(one.total_ns for one in every) - sum(one.total_ns for one in kept)
+        return cls(kept, by_step, len(every) - len(kept), left_out_ns)
 
     @classmethod
     def combine(cls, hosts: Iterable["KernelDatabase"]) -> "KernelDatabase":
-        """Kernels of several hosts; equal ones of two hosts stay two."""
+        """Kernels of several hosts, one row for equal ones."""
         parts = list(hosts)
         if len(parts) == 1:
             return parts[0]
-        ends = np.cumsum([len(part.kernels) for part in parts]).tolist()
+        found: dict[tuple[Any, ...], Kernel] = {}
+        numbers: dict[tuple[Any, ...], int] = {}
+        places = []
+        for part in parts:
+            keys = [kernel.key for kernel in part.kernels]
+            for key, kernel in zip(keys, part.kernels, strict=True):
+                known = found.get(key)
+                found[key] = (
+                    replace(known.merged(kernel), hosts=known.hosts + kernel.hosts)
+                    if known
+                    else kernel
+                )
+            places.append(
+                np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+            )
         return cls.of(
-            [kernel for part in parts for kernel in part.kernels],
-            [part.step_times for part in parts],
-            [
-                np.arange(end - len(part.kernels), end)
-                for part, end in zip(parts, ends, strict=True)
-            ],
+            list(found.values()), [part.step_times for part in parts], places
+        )._with_left_out(parts)
+
+    @classmethod
+    def side_by_side(cls, hosts: Iterable["KernelDatabase"]) -> "KernelDatabase":
+        """Kernels of several hosts as the reference has them: equal ones of two hosts stay two."""
+        parts = list(hosts)
+        if len(parts) == 1:
+            return parts[0]
+        return cls.of([kernel for part in parts for kernel in part.kernels])._with_left_out(parts)
+
+    def _with_left_out(self, parts: Iterable["KernelDatabase"]) -> "KernelDatabase":
+        """The same, less what the parts lacked before."""
+        before = list(parts)
+        return replace(
+            self,
+            # A kernel that several hosts left out is counted once a host.
+            left_out=self.left_out + sum(part.left_out for part in before),
+            left_out_ns=self.left_out_ns + sum(part.left_out_ns for part in before),
         )
 
     def spreads(self) -> list[Spread | None]:
@@ -245,11 +310,12 @@ class KernelDatabase:
         found: dict[str, OpKernels] = {}
         for kernel in self.kernels:
             known = found.get(kernel.op_name)
-            tensor_core_ns = kernel.total_ns if kernel.uses_tensor_core else 0
+            before = known or OpKernels(kernel.is_op_eligible, 0, 0)
             found[kernel.op_name] = OpKernels(
-                known.is_eligible if known else kernel.is_op_eligible,
-                kernel.total_ns + (known.total_ns if known else 0),
-                tensor_core_ns + (known.tensor_core_ns if known else 0),
+                before.is_eligible,
+                before.total_ns + kernel.total_ns,
+                before.tensor_core_ns + (kernel.total_ns if kernel.uses_tensor_core else 0),
+                before.untold_ns + (kernel.total_ns if kernel.uses_tensor_core is None else 0),
             )
         return found
 
@@ -260,7 +326,11 @@ class KernelDatabase:
         }
         for name in _LAUNCH_FIELDS:
             state[name] = [getattr(kernel.launch, name) for kernel in self.kernels]
-        return state | {"step_times": self.step_times.to_state()}
+        return state | {
+            "step_times": self.step_times.to_state(),
+            "left_out": self.left_out,
+            "left_out_ns": self.left_out_ns,
+        }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "KernelDatabase":
@@ -268,14 +338,23 @@ class KernelDatabase:
         kernels = []
         for at in range(len(state["name"])):
             launch = {name: state[name][at] for name in _LAUNCH_FIELDS}
-            launch["block"], launch["grid"] = tuple(launch["block"]), tuple(launch["grid"])
+            for size in ("block", "grid"):
+                launch[size] = None if launch[size] is None else tuple(launch[size])
             values = {name: state[name][at] for name in _KERNEL_FIELDS}
             kernels.append(Kernel(launch=Launch(**launch), **values))
-        return cls(tuple(kernels), StepTimes.from_state(state["step_times"]))
+        return cls(
+            tuple(kernels),
+            StepTimes.from_state(state["step_times"]),
+            state["left_out"],
+            state["left_out_ns"],
+        )
 
 
 _LAUNCH_FIELDS: Final = tuple(one.name for one in fields(Launch))
-_KERNEL_FIELDS: Final = tuple(one.name for one in fields(Kernel) if one.name != "launch")
+# A stored database is of one host.
+_KERNEL_FIELDS: Final = tuple(
+    one.name for one in fields(Kernel) if one.name not in ("launch", "hosts")
+)
 
 
 def host_kernels(space: OpSpace, programs: Programs) -> KernelDatabase:
@@ -343,7 +422,7 @@ def _line_kernels(
             programs.instruction(program_id, hlo_table[of_hlo].rsplit("::", 1)[-1])
             if of_hlo >= 0
             else None,
-            uses=uses,
+            uses=bool(uses),
         )
         kernels.append(
             Kernel(
@@ -363,13 +442,13 @@ def _line_kernels(
 
 def _op_of(
     tf_op: str, equation: str, instruction: Instruction | None, *, uses: bool
-) -> tuple[str, bool]:
+) -> tuple[str, bool | None]:
     """Name of the framework operation, and whether it could be computed on tensor cores."""
-    op_name, eligible = "", False
+    op_name, eligible = "", None
     if tf_op:
         op_name = parse_op_name(tf_op).name
         eligible = is_eligible_einsum(equation) or is_eligible_op(op_name) or uses
     if instruction is not None:
         op_name = parse_op_name(instruction.framework_name).name
-        eligible = is_eligible_op(op_name) or uses or eligible
+        eligible = is_eligible_op(op_name) or uses or bool(eligible)
     return op_name, eligible

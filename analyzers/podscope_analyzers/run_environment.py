@@ -38,6 +38,9 @@ class RunEnvironment:
         mxu_counters: Hosts that measured it.
         hbm_counters: Likewise.
         part_count: Hosts that this is of.
+        profile_duration_ps: How long the longest of the sessions was; 0 where none says it.
+        decode_step_count: Tokens' steps of a server that generates text, summed over hosts.
+        decode_time_ps: What they took on a device together.
     """
 
     device_type: str
@@ -51,6 +54,9 @@ class RunEnvironment:
     mxu_counters: int = 0
     hbm_counters: int = 0
     part_count: int = 1
+    profile_duration_ps: int = 0
+    decode_step_count: int = 0
+    decode_time_ps: int = 0
 
     @property
     def mxu_utilization_ratio(self) -> float | None:
@@ -61,6 +67,11 @@ class RunEnvironment:
     def hbm_utilization_ratio(self) -> float | None:
         """Mean over the hosts that measured it."""
         return self.hbm_utilization_percent / 100 / self.hbm_counters if self.hbm_counters else None
+
+    @property
+    def mean_decode_step_ps(self) -> float | None:
+        """Over all steps of all hosts; None without any."""
+        return self.decode_time_ps / self.decode_step_count if self.decode_step_count else None
 
     @property
     def reference_mxu_percent(self) -> float:
@@ -109,6 +120,9 @@ class RunEnvironment:
             mxu_counters=sum(part.mxu_counters for part in parts),
             hbm_counters=sum(part.hbm_counters for part in parts),
             part_count=sum(part.part_count for part in parts),
+            profile_duration_ps=max(part.profile_duration_ps for part in parts),
+            decode_step_count=sum(part.decode_step_count for part in parts),
+            decode_time_ps=sum(part.decode_time_ps for part in parts),
         )
 
     def to_state(self) -> dict[str, Any]:

@@ -34,6 +34,7 @@ class CostSource(IntEnum):
     NONE = 0
     STATS = 1
     ANALYSIS = 2
+    KERNEL = 3
 
 
 class Access(IntEnum):

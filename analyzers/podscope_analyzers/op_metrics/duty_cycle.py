@@ -98,7 +98,9 @@ def core_activity(plane: OpPlane) -> CoreActivity:
             continue
         is_active = is_trusted = np.full(len(plane.event_metadata), name == SPARSE_CORE_OPS)
         if name == "XLA Ops":
-            categories, has_work = _metadata(plane)
+            table = plane.event_metadata
+            every = np.arange(len(table) - 1)
+            categories, has_work = table.made_of(every, "duty", lambda: _metadata(plane))
             is_active = categories != _OFF
             is_trusted = is_active & ((categories != _CUSTOM_CALL) | has_work)
         spans = columns.start_ps, columns.duration_ps, columns.metadata

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from podscope_analyzers.hlo import Instruction, Programs
 from podscope_analyzers.hlo.cost import UNKNOWN_COST, instruction_cost
+from podscope_analyzers.hlo.custom_calls import stated_cost
 from podscope_analyzers.op_metrics.database import (
     TEXT_COLUMNS,
     Access,
@@ -209,7 +210,16 @@ def _database(runs: list[_Runs], keys: _Keys) -> OpDatabase:
     size = np.array([cost.bytes_accessed for cost in costs], np.int64) * occurrences
     used_flops = np.where(flops > 0, flops, stat_flops)
     used_model = np.where(model_flops > 0, model_flops, stat_flops)
+    stated = [
+        stated_cost(one.instruction.proto) if one.instruction else (0, 0) for one in keys.keys
+    ]
+    stated_flops, stated_bytes = np.array(stated, np.int64).reshape(-1, 2).T * occurrences
+    own_flops, own_bytes = (
+        np.where(flops > 0, flops, stated_flops),
+        np.where(size > 0, size, stated_bytes),
+    )
     from_stats = (stat_flops > 0) | (stat_bytes > 0)
+    from_kernel = (stated_flops > 0) | (stated_bytes > 0)
     from_analysis = (flops > 0) | (size > 0)
     accesses = MemoryAccesses.of(
         [
@@ -238,11 +248,17 @@ def _database(runs: list[_Runs], keys: _Keys) -> OpDatabase:
             "flops": used_flops,
             "model_flops": np.where(used_model > 0, used_model, used_flops),
             "bytes_accessed": np.where(size > 0, size, stat_bytes),
-            "own_flops": np.where(stat_flops > 0, stat_flops, flops),
-            "own_model_flops": np.where(model_flops > 0, model_flops, used_flops),
-            "own_bytes_accessed": np.where(stat_bytes > 0, stat_bytes, size),
+            "own_flops": np.where(stat_flops > 0, stat_flops, own_flops),
+            "own_model_flops": np.where(
+                model_flops > 0, model_flops, np.where(used_flops > 0, used_flops, own_flops)
+            ),
+            "own_bytes_accessed": np.where(stat_bytes > 0, stat_bytes, own_bytes),
             "cost_source": np.where(
-                from_stats, CostSource.STATS, np.where(from_analysis, CostSource.ANALYSIS, 0)
+                from_stats,
+                CostSource.STATS,
+                np.where(
+                    from_analysis, CostSource.ANALYSIS, np.where(from_kernel, CostSource.KERNEL, 0)
+                ),
             ),
         },
         texts,

@@ -51,6 +51,7 @@ _COST_SOURCES: Final = {
     CostSource.NONE: None,
     CostSource.STATS: "tracer",
     CostSource.ANALYSIS: "cost_analysis",
+    CostSource.KERNEL: "kernel",
 }
 
 
@@ -65,13 +66,13 @@ def in_order(columns: Sequence[Column], values: Mapping[str, Cell]) -> list[Cell
 
 
 def time_values(occurrences: int, time_us: float, self_us: float) -> dict[str, Cell]:
-    """Times of all executions and of one."""
+    """Times of all executions and of one; idle time is no execution, and has no mean of one."""
     return {
         "occurrences": occurrences,
         "total_time_us": time_us,
-        "avg_time_us": safe_divide(time_us, occurrences),
+        "avg_time_us": time_us / occurrences if occurrences else None,
         "total_self_time_us": self_us,
-        "avg_self_time_us": safe_divide(self_us, occurrences),
+        "avg_self_time_us": self_us / occurrences if occurrences else None,
     }
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +13,7 @@ from podscope_analyzers.hlo import Instruction, Programs
 from podscope_analyzers.kernels import extent, sum_groups, sum_nested
 from podscope_analyzers.memory_breakdown import read_memory_breakdown
 from podscope_analyzers.op_metrics.database import (
+    DTYPES,
     TEXT_COLUMNS,
     CoreType,
     CostSource,
@@ -326,8 +328,7 @@ def merge_ops(
     if not parts:
         return OpDatabase.empty(), op_of_row
     rows = _by_appearance(parts)
-    texts = TextTable()
-    metadata = read_op_metadata(table, rows, texts)
+    metadata, texts = table.made_of(rows, "operations", lambda: _described(table, rows))
     keys = np.stack([metadata.columns["module_id"], metadata.symbol_id])
     taken = np.flatnonzero(metadata.symbol_id)
     group, first = group_rows(keys[:, taken])
@@ -388,7 +389,22 @@ def merge_ops(
         # The last to be assigned, the first in the line, is the one that stays.
         for row in np.argsort(-at, kind="stable")[: int((at >= 0).sum())].tolist():
             links[group[row]] = link[row]
-    return _with_children(database, table, rows[of_op], links, linked, programs), op_of_row
+    if (links >= 0).any():
+        below = _below(database, table, rows[of_op], links, linked, programs)
+    else:
+        below = table.made_of(
+            # Codes of texts depend on the rows that are no operations too.
+            np.concatenate([rows, of_op]),
+            ("below", programs),
+            lambda: _below(database, table, rows[of_op], links, linked, programs),
+        )
+    return below.under(database), op_of_row
+
+
+def _described(table: MetadataTable, rows: NDArray[np.intp]) -> tuple[OpMetadata, TextTable]:
+    """Metadata of operations, and the texts in them."""
+    texts = TextTable()
+    return read_op_metadata(table, rows, texts), texts
 
 
 def _by_appearance(parts: list[OpSums]) -> NDArray[np.intp]:
@@ -447,15 +463,15 @@ def _accesses(
     return MemoryAccesses.of(rows)
 
 
-def _with_children(
+def _below(
     database: OpDatabase,
     table: MetadataTable,
     rows: NDArray[np.intp],
     links: Int64s,
     linked: list[OpDatabase],
     programs: Programs,
-) -> OpDatabase:
-    """Attaches SparseCore operations, metadata's children and fused instructions."""
+) -> "_Below":
+    """SparseCore operations, metadata's children and fused instructions."""
     below = _Below(database)
     for op in range(len(database)):
         if links[op] >= 0:
@@ -465,14 +481,14 @@ def _with_children(
         instruction = programs.instruction(database.module_id(op), database.text("name", op))
         if instruction is not None:
             below.add_fused(op, instruction)
-    return below.database()
+    return below
 
 
 class _Below:
     """Collects rows below top-level ones."""
 
     def __init__(self, database: OpDatabase) -> None:
-        self._top = database
+        self._top_count = len(database)
         self._texts = TextTable(database.texts)
         self._rows: list[dict[str, Any]] = []
         self._accesses: list[tuple[int, int, int, int]] = []
@@ -480,7 +496,7 @@ class _Below:
 
     def _add(self, **values: Any) -> int:
         self._rows.append(values)
-        return len(self._top) + len(self._rows) - 1
+        return self._top_count + len(self._rows) - 1
 
     def add_metadata(self, parent: int, table: MetadataTable, row: int, depth: int = 0) -> None:
         """Operations that the event metadata names as children, each executed once."""
@@ -525,7 +541,7 @@ class _Below:
 
     def add_database(self, parent: int, database: OpDatabase) -> None:
         """All operations of a SparseCore module."""
-        first = len(self._top) + len(self._rows)
+        first = self._top_count + len(self._rows)
         recode = self._texts.codes(database.texts)
         for row in range(len(database)):
             values = {name: column[row] for name, column in database.columns.items()}
@@ -535,17 +551,22 @@ class _Below:
             values["parent"] = parent if above < 0 else first + above
             self._add(**values)
 
-    def database(self) -> OpDatabase:
-        """The top-level rows with those collected."""
-        if not self._rows:
-            return self._top
-        columns = {
-            name: np.concatenate(
-                [values, np.array([row.get(name, 0) for row in self._rows]).astype(values.dtype)]
-            )
-            for name, values in self._top.columns.items()
+    @cached_property
+    def _columns(self) -> Mapping[str, NDArray[Any]]:
+        return {
+            name: np.array([row.get(name, 0) for row in self._rows]).astype(kind)
+            for name, kind in DTYPES.items()
         }
-        accesses = self._top.accesses
+
+    def under(self, top: OpDatabase) -> OpDatabase:
+        """Top-level rows, equal to the first ones in number and texts, with those collected."""
+        if not self._rows:
+            return top
+        columns = {
+            name: np.concatenate([values, self._columns[name]])
+            for name, values in top.columns.items()
+        }
+        accesses = top.accesses
         more = MemoryAccesses.of(self._accesses)
         joined = MemoryAccesses(
             np.concatenate([accesses.op, more.op]),
@@ -553,7 +574,7 @@ class _Below:
             np.concatenate([accesses.access, more.access]),
             np.concatenate([accesses.size_bytes, more.size_bytes]),
         )
-        return replace(self._top, columns=columns, texts=self._texts.texts(), accesses=joined)
+        return replace(top, columns=columns, texts=self._texts.texts(), accesses=joined)
 
 
 def _source(text: str) -> tuple[str, int]:
