@@ -21,10 +21,10 @@ from podscope_analyzers.inference.events import (
     batching_parameters,
     serving_events,
 )
+from podscope_analyzers.inference.requests import BATCHES, Groups, Requests, find_requests
 from podscope_analyzers.inference.stats import (
     BATCH_COLUMNS,
     MAX_HOST_ROWS,
-    MAX_MODELS,
     MAX_PATTERNS,
     MAX_PROGRAMS,
     PROGRAMS,
@@ -41,15 +41,6 @@ from podscope_analyzers.steps.event_types import EventType
 
 Int64s = npt.NDArray[np.int64]
 
-# Of these, the first kind that occurs is what a request is.
-_REQUESTS: Final = (
-    (Kind.BATCHING_SESSION_RUN,),
-    (Kind.TFRT_MODEL_RUN,),
-    (Kind.SERVING_MODEL_RUN,),
-    (Kind.SESSION_RUN, Kind.RUN_GRAPH),
-)
-_NAMES_MODEL: Final = (Kind.SESSION_RUN, Kind.TFRT_MODEL_RUN, Kind.SERVING_MODEL_RUN)
-_BATCHES: Final = (Kind.PROCESS_BATCH, Kind.ORBAX_PROCESS_BATCH)
 _SCHEDULES: Final = (
     Kind.SCHEDULE_WITH_SPLIT,
     Kind.SCHEDULE_WITHOUT_SPLIT,
@@ -101,84 +92,12 @@ def host_inference(space: PreparedSpace) -> InferenceStats:
     if not len(events.kind):
         return nothing
     relations = Relations.of(space)
-    requests = _find_requests(events, relations)
-    batches = _Groups.of(events.group[events.of(*_BATCHES)])
+    requests = find_requests(events, relations)
+    batches = Groups.of(events.group[events.of(*BATCHES)])
     if not len(requests.ids) and not len(batches.ids):
         return replace(nothing, models=requests.models)
     found = _Host(space, plane, events, relations, requests, batches)
     return replace(found.stats(), is_device_known=is_tpu, is_gpu_known=has_gpu)
-
-
-@dataclass(frozen=True)
-class _Groups:
-    """Some groups, ascending, shape (n,)."""
-
-    ids: Int64s
-
-    @classmethod
-    def of(cls, groups: Int64s) -> "_Groups":
-        return cls(np.unique(groups))
-
-    def rows(self, groups: Int64s) -> Int64s:
-        """The place of every group among these, -1 for none."""
-        if not len(self.ids):
-            return np.full(len(groups), -1, np.int64)
-        at = np.minimum(np.searchsorted(self.ids, groups), len(self.ids) - 1)
-        return np.where(self.ids[at] == groups, at, -1)
-
-
-@dataclass(frozen=True)
-class _Requests(_Groups):
-    """Requests by their groups, with what they name as their model."""
-
-    model: Int64s
-    models: tuple[str, ...]
-
-
-def _find_requests(events: ServingEvents, relations: Relations) -> _Requests:
-    own_models = _models_of_groups(events)
-    batches = set(events.group[events.of(*_BATCHES)].tolist())
-    kinds = next((kinds for kinds in _REQUESTS if len(events.of(*kinds))), ())
-    plain = events.group[events.of(*kinds)].tolist() if kinds else []
-    users = events.group[np.flatnonzero(events.is_user_root)].tolist()
-    is_batching = kinds == _REQUESTS[0]
-    models: dict[str, int] = {}
-    found: dict[int, int] = {}
-
-    def index(name: str) -> int:
-        if not name or (name not in models and len(models) >= MAX_MODELS):
-            return -1
-        return models.setdefault(name, len(models))
-
-    for group in dict.fromkeys(plain):
-        if group not in batches:
-            if is_batching:
-                below = relations.children(group)
-                named = [own_models[child] for child in below if child in own_models]
-                # Without a batch the reference leaves the first model.
-                found[group] = index(named[0] if named else "") if below else 0
-            else:
-                found[group] = index(own_models.get(group, ""))
-    for group in dict.fromkeys(users):
-        if group in batches or group in found:
-            continue
-        if group in own_models:
-            found[group] = index(own_models[group])
-            continue
-        below = relations.children(group)
-        indices = {index(own_models[child]) for child in below if child in own_models}
-        found[group] = (indices.pop() if len(indices) == 1 else -1) if below else 0
-    ids = np.array(sorted(found), np.int64)
-    return _Requests(ids, np.array([found[int(group)] for group in ids], np.int64), tuple(models))
-
-
-def _models_of_groups(events: ServingEvents) -> dict[int, str]:
-    """The model that each group names; what users mark counts over what servers record."""
-    rows = np.concatenate([events.of(*_NAMES_MODEL), np.flatnonzero(events.is_user_root)])
-    code = events.texts["model_id"][rows]
-    rows, code = rows[code >= 0], code[code >= 0]
-    pairs = zip(events.group[rows].tolist(), code.tolist(), strict=True)
-    return {group: events.table[text] for group, text in pairs}
 
 
 @dataclass(frozen=True)
@@ -187,8 +106,8 @@ class _Host:
     plane: PreparedPlane
     events: ServingEvents
     relations: Relations
-    requests: _Requests
-    batches: _Groups
+    requests: Requests
+    batches: Groups
 
     def stats(self) -> InferenceStats:
         """All of it, sorted by duration and bounded."""
@@ -261,7 +180,7 @@ class _Host:
         return self.batches.rows(child), request[pairs], child
 
     def _batch_spans(self) -> tuple[Int64s, Int64s]:
-        rows = self.events.of(*_BATCHES)
+        rows = self.events.of(*BATCHES)
         place = self.batches.rows(self.events.group[rows])
         begin = np.zeros(len(self.batches.ids), np.int64)
         end = np.zeros(len(self.batches.ids), np.int64)
@@ -386,7 +305,7 @@ class _Host:
         execute, execute_at = self._moments(_EXECUTIONS)
         launch, launch_at = self._moments(_LAUNCHES, earliest=True)
         at, request = self._owners(execute)
-        launched = _Groups(launch).rows(execute[at])
+        launched = Groups(launch).rows(execute[at])
         has = launched >= 0
         parts.append(
             Spans.between(
