@@ -113,7 +113,7 @@ def compare(base: Side, other: Side) -> Comparison:
         raise ValueError(problem)
     ranges = [side.steps for side in (base, other)]
     whole = compare_steps(steps, [side.overview.tables["steps"] for side in (base, other)], ranges)
-    if compared.steps is not None:
+    if compared.steps is not None and _lists(base, other, compared.steps.name):
         listed = _tables(base, other, compared.steps.name)
         tables["steps"] = compare_steps(compared.steps, listed, ranges)
     tables["totals"] = _totals(compared, base, other)
@@ -131,11 +131,23 @@ def compare(base: Side, other: Side) -> Comparison:
         base,
         other,
         "ok",
-        notes=_notes(compared, base, other, basis),
+        notes=[*_notes_of_steps(compared, base, other), *_notes(compared, base, other, basis)],
         basis=basis,
         summary={"step_time": _step_time(whole), "tables": counts},
         tables=tables,
     )
+
+
+def parameters_for(tool: str, steps: StepRange | None) -> Mapping[str, str]:
+    """What to ask a tool so that its result lists the steps of a range."""
+    compared = COMPARED.get(tool)
+    if steps is None or compared is None or compared.steps is None:
+        return {}
+    return compared.steps.parameters
+
+
+def _lists(base: Side, other: Side, name: str) -> bool:
+    return any(name in side.result.tables for side in (base, other))
 
 
 def _why_not(base: Side, other: Side) -> list[Reason]:
@@ -271,6 +283,18 @@ def _step_time(steps: Table) -> dict[str, Any] | None:
         if found["measure"] in DURATION and found["match"] == "both":
             return {**found, "is_significant": found["significance"] == SIGNIFICANT}
     return None
+
+
+def _notes_of_steps(compared: ComparedTool, base: Side, other: Side) -> list[Reason]:
+    if not (base.steps or other.steps) or compared.steps is None or not compared.steps.parameters:
+        return []
+    return [
+        Reason(
+            "times_alone",
+            "Of a range of steps only self times are known; the totals are of all steps",
+            "Compare whole captures for rates, bytes and occurrences",
+        )
+    ]
 
 
 def _notes(

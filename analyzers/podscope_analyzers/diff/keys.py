@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from podscope_analyzers.result import Cell
+from podscope_analyzers.step_table import PARAMETER as STEP_TIMES
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,13 @@ class ComparedSteps:
     Attributes:
         by: Columns that tell series apart; of several rows per step and series the mean counts.
         without: Numbers that are not compared.
+        parameters: With which the tool lists it.
     """
 
     name: str
     by: tuple[str, ...] = ()
     without: tuple[str, ...] = ("begin_us",)
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,11 @@ class ComparedTool:
     steps: ComparedSteps | None = None
     # Numbers that say where a list begins or which threshold was asked for.
     not_totals: tuple[str, ...] = ()
+
+
+def _listed_by(*by: str) -> ComparedSteps:
+    """The times by step that a tool lists when it is asked."""
+    return ComparedSteps(STEP_TIMES, by, parameters={STEP_TIMES: "1"})
 
 
 _OP_TIME: Final = "total_self_time_us"
@@ -183,6 +191,7 @@ COMPARED: Final[Mapping[str, ComparedTool]] = {
                 sums=("occurrences", "total_time_us"),
             ),
         ),
+        steps=_listed_by("operation", "type", "host_or_device", "program_id"),
     ),
     "op_profile": ComparedTool(
         tables=(
@@ -209,6 +218,7 @@ COMPARED: Final[Mapping[str, ComparedTool]] = {
                 of="nodes",
             ),
         ),
+        steps=_listed_by("name", "kind", "node"),
     ),
     "hlo_stats": ComparedTool(
         tables=(
@@ -225,6 +235,7 @@ COMPARED: Final[Mapping[str, ComparedTool]] = {
                 sums=("occurrences", "total_time_us"),
             ),
         ),
+        steps=_listed_by("hlo_op_name", "category", "place", "program_id"),
     ),
     "roofline_model": ComparedTool(
         tables=(
@@ -241,6 +252,7 @@ COMPARED: Final[Mapping[str, ComparedTool]] = {
                 sums=("occurrences", "total_time_us"),
             ),
         ),
+        steps=_listed_by("operation", "category", "program_id"),
     ),
     "kernel_stats": ComparedTool(
         tables=(
@@ -263,6 +275,7 @@ COMPARED: Final[Mapping[str, ComparedTool]] = {
                 sums=("occurrences", "kernel_count"),
             ),
         ),
+        steps=_listed_by("kernel_name", "op_name", "block_dim", "grid_dim"),
     ),
     "memory_profile": ComparedTool(
         tables=(

@@ -100,7 +100,7 @@ def compare_rows(
             for side, divisor in zip((group.base, group.other), divisors, strict=True)
         ]
         totals = [total + (value or 0.0) for total, value in zip(totals, values, strict=True)]
-        change = (values[1] or 0.0) - (values[0] or 0.0)
+        change = _change(group, values)
         known = (group.other or group.base)[0]
         p_value, half = test or (None, None)
         rows.append(
@@ -111,9 +111,13 @@ def compare_rows(
                 len(group.other),
                 *values,
                 change,
-                change / values[0] if values[0] else None,
+                change / values[0] if values[0] and change is not None else None,
                 *(_total(column.id, side) for column in sums for side in (group.base, group.other)),
-                *((None, None) if half is None else (change - half, change + half)),
+                *(
+                    (None, None)
+                    if half is None or change is None
+                    else (change - half, change + half)
+                ),
                 p_value,
                 verdict(is_significant=is_significant),
             ]
@@ -129,6 +133,14 @@ def compare_rows(
         matches.count("vanished"),
         *(total if compared.adds_up else None for total in totals),
     )
+
+
+def _change(group: _Group, values: Sequence[float | None]) -> float | None:
+    """What is not there counts as nothing; what is there and was not measured is not known."""
+    base, other = values
+    if group.match == "both" and None in values:
+        return None
+    return (other or 0.0) - (base or 0.0)
 
 
 def _columns(

@@ -121,16 +121,22 @@ def two_sided_p_value(statistic: float, freedom: float) -> float:
 
 
 def t_quantile(freedom: float, p_value: float = 0.05) -> float:
-    """The statistic whose two-sided p-value this is, by bisection."""
-    low, high = 0.0, 1.0
-    while two_sided_p_value(high, freedom) > p_value and high < 1e9:
-        high *= 2
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (
-            (middle, high) if two_sided_p_value(middle, freedom) > p_value else (low, middle)
-        )
-    return high
+    """The statistic whose two-sided p-value this is, by Newton's method.
+
+    The p-value falls ever more slowly with the statistic, so that from zero on each step is too
+    short and none goes too far.
+    """
+    peak = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(
+        freedom * math.pi
+    )
+    found = 0.0
+    for _ in range(200):
+        density = peak * (1 + found * found / freedom) ** (-(freedom + 1) / 2)
+        step = (two_sided_p_value(found, freedom) - p_value) / (2 * density)
+        found += step
+        if step <= 1e-12 * found:
+            break
+    return found
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:

@@ -14,7 +14,9 @@ StepRange = tuple[int, int]
 
 DURATION: Final = ("duration_us", "duration_ms")
 
-_Series = Mapping[tuple[str, ...], NDArray[np.float64]]
+_Key = tuple[tuple[Cell, ...], str]
+"""What tells a series from others, and the measure."""
+_Series = Mapping[_Key, NDArray[np.float64]]
 
 
 def step_count(table: Table, steps: StepRange | None) -> int:
@@ -40,7 +42,7 @@ def compare_steps(
     """
     sides = [_series(compared, table, asked) for table, asked in zip(tables, ranges, strict=True)]
     labels = {column.id: column for table in tables for column in table.columns}
-    found: list[tuple[tuple[str, ...], Difference | None, tuple[float | None, float | None]]] = []
+    found: list[tuple[_Key, Difference | None, tuple[float | None, float | None]]] = []
     for key in dict.fromkeys((*sides[0], *sides[1])):
         base, other = (side.get(key) for side in sides)
         if base is not None and other is not None:
@@ -51,17 +53,18 @@ def compare_steps(
     judged = holm([None if one is None else one.p_value for _, one, _ in found])
     rows: list[list[Cell]] = []
     for (key, one, means), judgement in zip(found, judged, strict=True):
-        column = labels[key[-1]]
+        told, measure = key
+        column = labels[measure]
         if one is None:
-            rows.append([*key[:-1], key[-1], column.label, *_unmatched(means), column.unit])
+            rows.append([*told, measure, column.label, *_unmatched(means), column.unit])
             continue
         change = one.other_mean - one.base_mean
         if not change and not one.base_mean:
             continue
         rows.append(
             [
-                *key[:-1],
-                key[-1],
+                *told,
+                measure,
                 column.label,
                 "both",
                 one.base_mean,
@@ -129,17 +132,17 @@ def _series(compared: ComparedSteps, table: Table, asked: StepRange | None) -> _
         for column in table.columns
         if column.type == "number" and column.id not in compared.without
     ]
-    values: dict[tuple[tuple[str, ...], Cell], list[Sequence[Cell]]] = {}
+    values: dict[tuple[tuple[Cell, ...], Cell], list[Sequence[Cell]]] = {}
     for row in rows:
-        series = tuple(str(row[at[name]]) for name in compared.by if name in at)
+        series = tuple(row[at[name]] for name in compared.by if name in at)
         values.setdefault((series, row[at["step"]]), []).append(row)
-    found: dict[tuple[str, ...], list[float]] = {}
+    found: dict[_Key, list[float]] = {}
     for (series, _), same in sorted(values.items(), key=lambda item: _step_order(item[0][1])):
         for name in measures:
             numbers = [float(v) for row in same if isinstance(v := row[at[name]], int | float)]
             if numbers:
                 # Of the cores of a host the mean: they are no steps of their own.
-                found.setdefault((*series, name), []).append(sum(numbers) / len(numbers))
+                found.setdefault((series, name), []).append(sum(numbers) / len(numbers))
     return {key: np.array(series) for key, series in found.items()}
 
 

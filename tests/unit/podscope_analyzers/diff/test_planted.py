@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from podscope_agent.simulator import Pod, build_xspace
-from podscope_analyzers.diff import Comparison, Side, compare
+from podscope_analyzers.diff import Comparison, Side, compare, parameters_for
 from podscope_analyzers.diff.keys import COMPARED
 from podscope_analyzers.partials import HostPartial
 from podscope_analyzers.pipeline import analyze_host, run_tool
@@ -42,7 +42,8 @@ def _analyzed(pod: Pod) -> tuple[HostPartial, ...]:
 
 def _side(partials: Sequence[HostPartial], tool: str, steps: tuple[int, int] | None = None) -> Side:
     scope = Scope([partial.host for partial in partials])
-    return Side(run_tool(tool, partials, scope), run_tool("overview_page", partials, scope), steps)
+    found = run_tool(tool, partials, scope, parameters_for(tool, steps))
+    return Side(found, run_tool("overview_page", partials, scope), steps)
 
 
 def _compared(base: Sequence[HostPartial], other: Sequence[HostPartial], tool: str) -> Comparison:
@@ -166,10 +167,37 @@ def test_ranges_of_steps_are_compared_where_the_tool_lists_steps() -> None:
     (whole,) = [row for row in _records(found.tables["steps"]) if row["measure"] == "duration_us"]
     assert (whole["base_steps"], whole["other_steps"]) == (4, 6)
     assert set(found.tables) == {"steps", "totals"}
-    refused = compare(_side(hosts, "hlo_stats", first), _side(hosts, "hlo_stats", last))
+    refused = compare(_side(hosts, "memory_viewer", first), _side(hosts, "memory_viewer", last))
     assert [one.code for one in refused.reasons] == ["tool_without_steps"] * 2
     nothing = compare(_side(hosts, "pod_viewer", (900, 901)), _side(hosts, "pod_viewer"))
     assert [one.code for one in nothing.reasons] == ["no_steps_in_base"]
+
+
+@pytest.mark.parametrize("device", ["tpu-v5e", "gpu-h100"])
+def test_two_ranges_of_steps_are_compared_by_every_instruction(device: str) -> None:
+    pod = Pod(device, 2, STEPS, 5, slow_host=1, slow_factor=1.2)
+    hosts = _analyzed(pod)
+    listed = run_tool("hlo_stats", hosts, Scope(["h"]), {"step_times": "1"})
+    rows = _records(listed.tables["step_times"])
+    ranges = (2, 4), (5, 8)
+    found = compare(*(_side(hosts, "hlo_stats", steps) for steps in ranges))
+    assert (found.status, set(found.tables)) == ("ok", {"steps", "totals"})
+    compared = {row["hlo_op_name"]: row for row in _records(found.tables["steps"])}
+    every = _records(listed.tables["instructions"])
+    assert len(compared) == len(every)
+    for name, row in compared.items():
+        for side, (first, last) in zip(("base", "other"), ranges, strict=True):
+            times = [
+                float(str(one["self_time_us"]))
+                for one in rows
+                if one["hlo_op_name"] == name and first <= int(str(one["step"])) <= last
+            ]
+            assert row[f"{side}_steps"] == len(times) == last - first + 1
+            assert row[f"{side}_mean"] == pytest.approx(sum(times) / len(times))
+    if device.startswith("tpu"):
+        # A core's step is the sum of its instructions, and of idle time that never changes.
+        change = sum(float(str(row["change"])) for row in compared.values())
+        assert change == pytest.approx(found.summary["step_time"]["change"], rel=0.02)
 
 
 def test_what_cannot_be_compared_says_why() -> None:
