@@ -160,6 +160,7 @@ def combined_stats(
             "all_steps": lambda: joint.steps(True),
             "cores": lambda: _cores(ordered),
             "kernels": lambda: _kernels(ordered, joint.step_numbers),
+            "reference_kernels": lambda: _reference_kernels(ordered),
             "run_environment": lambda: _run_environment(ordered),
             "perf_env": lambda: _perf_env(ordered),
             "inference": lambda: _inference(ordered),
@@ -252,6 +253,12 @@ def _kernels(
     return KernelDatabase.combine(
         replace(part, step_times=times) for part, times in zip(parts, by_step, strict=True)
     )
+
+
+def _reference_kernels(ordered: Sequence[HostPartial]) -> object:
+    from podscope_analyzers.gpu_kernels import KernelDatabase
+
+    return KernelDatabase.side_by_side(partial.kernels for partial in ordered)
 
 
 def _run_environment(ordered: Sequence[HostPartial]) -> object:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from podscope_analyzers.capture_stats import CaptureStats
+from podscope_analyzers.gpu_kernels import OpKernels
 from podscope_analyzers.op_metrics.database import IDLE, CostSource, OpDatabase, safe_divide
 from podscope_analyzers.op_metrics.framework_view import framework_view, is_training
 from podscope_analyzers.op_metrics.op_columns import (
@@ -24,10 +25,14 @@ from podscope_analyzers.op_metrics.rates import OpRates, Roofline
 from podscope_analyzers.op_names import parse_op_name
 from podscope_analyzers.result import Cell, Column, Reason, Scope, Table, ToolResult
 from podscope_analyzers.spread import Spread
+from podscope_analyzers.step_table import PARAMETER, Series, step_table, wants_step_times
 from podscope_analyzers.xprof_table import XprofColumn, XprofTable
 
 NAME: Final = "framework_op_stats"
-VERSION: Final = 4
+VERSION: Final = 5
+PARAMETERS: Final = {
+    PARAMETER: "1 to list the self time of every operation in every step, as far as it is kept"
+}
 MAX_ROWS: Final = 500
 """Operations kept on the devices, on the hosts, and of host execution; and annotations."""
 
@@ -41,7 +46,7 @@ class OpRow:
     Attributes:
         ratio: Share of the time of all operations at its place.
         cumulative_ratio: The same with all rows of the place before.
-        tensor_core_ratio: Share of the kernels' time on tensor cores.
+        tensor_core_ratio: Share of the kernels' time on tensor cores; None where it is not known.
         cost_source: Where flops and bytes are from.
         op: What its program says of it; of host execution alone.
         spread: Of its self time over steps.
@@ -57,15 +62,15 @@ class OpRow:
     ratio: float
     cumulative_ratio: float
     rates: OpRates
-    tensor_core_ratio: float
+    tensor_core_ratio: float | None
     is_eager: bool
     cost_source: CostSource
     op: OpDescription | None = None
     spread: Spread | None = None
 
-    def ratios(self, place: Place) -> tuple[float, float]:
-        """Share and cumulative share in the columns of a place; 0 in those of another."""
-        return (self.ratio, self.cumulative_ratio) if self.place == place else (0.0, 0.0)
+    def ratios(self, place: Place) -> tuple[float, float] | None:
+        """Share and cumulative share in the columns of a place; None in those of another."""
+        return (self.ratio, self.cumulative_ratio) if self.place == place else None
 
 
 def op_rows(stats: CaptureStats, *, with_idle: bool, own: bool) -> list[OpRow]:
@@ -108,7 +113,8 @@ def _rows(
 ) -> Iterator[OpRow]:
     total_ps = database.total_time_ps if with_idle else database.total_op_time_ps
     roofline = Roofline(database, stats.perf_env, stats.run_environment.device_type, own=own)
-    by_op = stats.kernels.by_op() if place == "device" else {}
+    found = stats.kernels if own else stats.reference_kernels
+    by_op = found.by_op() if place == "device" else {}
     spreads = database.spreads()
     cumulative = 0.0
     rank = first_rank
@@ -118,6 +124,9 @@ def _rows(
         if category == IDLE and not with_idle:
             continue
         self_us = int(database.column("self_time_ps")[row]) / 1e6
+        # Where nothing was recorded nothing was idle either; the reference has such a row.
+        if category == IDLE and own and not database.total_op_time_ps:
+            continue
         ratio = safe_divide(self_us, total_ps / 1e6)
         cumulative += ratio
         kernels = by_op.get(name)
@@ -132,13 +141,19 @@ def _rows(
             ratio=ratio,
             cumulative_ratio=cumulative,
             rates=roofline[row],
-            tensor_core_ratio=kernels.tensor_core_ratio if kernels else 0.0,
+            tensor_core_ratio=_tensor_core_ratio(kernels, own=own),
             is_eager=bool(database.column("is_eager")[row]),
             cost_source=CostSource(int(database.column("cost_source")[row])),
             op=describe_op(database, row) if place == "host_execution" else None,
             spread=spreads[row],
         )
         rank += 1
+
+
+def _tensor_core_ratio(kernels: OpKernels | None, *, own: bool) -> float | None:
+    if kernels is None:
+        return None
+    return kernels.tensor_core_ratio if own else kernels.reference_ratio
 
 
 _COLUMNS: Final = (
@@ -211,7 +226,7 @@ def _cells(row: OpRow, is_gpu: bool) -> list[Cell]:
         "cost_source": cost_source_value(row.cost_source),
     }
     for place in _PLACES:
-        ratio, cumulative = row.ratios(place)
+        ratio, cumulative = row.ratios(place) or (None, None)
         values[f"{place}_total_self_time_ratio"] = ratio
         values[f"{place}_cumulative_total_self_time_ratio"] = cumulative
     return in_order(_COLUMNS, values)
@@ -270,6 +285,25 @@ def _annotations_table(stats: CaptureStats) -> Table:
     )
 
 
+_STEP_COLUMNS: Final = (
+    Column("host_or_device", "Host or device", "string"),
+    Column("type", "Type", "string"),
+    Column("operation", "Operation", "string"),
+    *op_columns("program_id"),
+)
+
+
+def _step_series(place: Place, database: OpDatabase) -> Series:
+    """Instructions of one operation count together, as in the tables of all steps."""
+
+    def cells_of(at: int) -> Iterator[tuple[Cell, ...]]:
+        # Of the other places an operation is one by its name alone.
+        program = describe_op(database, at).program_id if place == "host_execution" else None
+        yield place, database.text("category", at), database.text("name", at), program
+
+    return Series(database.step_times, place == "device", cells_of)
+
+
 def _task_type(rows: list[OpRow]) -> str:
     def trains(row: OpRow) -> bool:
         if row.op is None:
@@ -282,7 +316,7 @@ def _task_type(rows: list[OpRow]) -> str:
 
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
     """Operations with their share of the time, with and without the time without any."""
-    del parameters  # It takes none.
+    with_step_times = wants_step_times(parameters)
     is_gpu = "GPU" in stats.run_environment.device_type
     with_idle = op_rows(stats, with_idle=True, own=True)
     without_idle = op_rows(stats, with_idle=False, own=True)
@@ -293,6 +327,11 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         "shares_without_idle": _shares_table(stats, with_idle=False),
         "annotations": _annotations_table(stats),
     }
+    if with_step_times:
+        places = _places(stats, own=True)
+        tables[PARAMETER] = step_table(
+            stats, _STEP_COLUMNS, [_step_series(place, database) for place, database in places]
+        )
     reasons = _reasons(stats)
     return ToolResult(
         tool=NAME,
@@ -384,13 +423,13 @@ def _xprof_table(rows: list[OpRow], is_gpu: bool) -> XprofTable:
             row.type,
             row.name,
             *xprof_time_cells(row.occurrences, row.time_us, row.self_time_us),
-            *row.ratios("device"),
-            *row.ratios("host"),
+            *(row.ratios("device") or (0.0, 0.0)),
+            *(row.ratios("host") or (0.0, 0.0)),
             rates.flop_rate,
             rates.model_flop_rate,
             rates.memory_bandwidth,
             rates.operational_intensity,
-            row.tensor_core_ratio,
+            row.tensor_core_ratio or 0.0,
             rates.bound_by,
             "Eager" if row.is_eager else "Function",
         )

@@ -31,12 +31,17 @@ from podscope_analyzers.op_metrics.rates import GIBI, OpRates, Roofline, giga_pe
 from podscope_analyzers.reasons import NO_HLO_OPS
 from podscope_analyzers.result import Cell, Column, Scope, Table, ToolResult
 from podscope_analyzers.spread import Spread
+from podscope_analyzers.step_table import PARAMETER, Series, step_table, wants_step_times
 from podscope_analyzers.xprof_table import XprofCell, XprofColumn, XprofTable
 
 NAME: Final = "hlo_stats"
 VERSION: Final = 2
+PARAMETERS: Final = {
+    PARAMETER: "1 to list the self time of every instruction in every step, as far as it is kept"
+}
 
 Place = Literal["device", "host_execution"]
+_PLACES: Final[tuple[Place, ...]] = ("device", "host_execution")
 
 
 @dataclass(frozen=True)
@@ -208,13 +213,36 @@ def _cells(row: _Row) -> list[Cell]:
     )
 
 
+_STEP_COLUMNS: Final = (
+    Column("place", "Where it ran", "string"),
+    *op_columns("program_id", "category"),
+    Column("hlo_op_name", "Instruction", "string"),
+    *op_columns("framework_name"),
+)
+
+
+def _step_series(stats: CaptureStats, place: Place) -> Series:
+    database = stats.device_ops if place == "device" else stats.host_execution
+
+    def cells_of(at: int) -> Iterator[tuple[Cell, ...]]:
+        op = describe_op(database, at)
+        values = {**description_values(op), "place": place, "hlo_op_name": op.name}
+        yield tuple(in_order(_STEP_COLUMNS, values))
+
+    return Series(database.step_times, place == "device", cells_of)
+
+
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
     """Instructions of devices, longest self time first, then those that host threads ran."""
-    del parameters  # It takes none.
+    with_step_times = wants_step_times(parameters)
     rows = list(_Rows(stats, "device", own=True).rows(1))
     first = 1 + sum(row.rank > 0 for row in rows)
     rows += _Rows(stats, "host_execution", own=True).rows(first)
-    table = Table(_COLUMNS, [_cells(row) for row in rows])
+    tables = {"instructions": Table(_COLUMNS, [_cells(row) for row in rows])}
+    if with_step_times:
+        tables[PARAMETER] = step_table(
+            stats, _STEP_COLUMNS, [_step_series(stats, place) for place in _PLACES]
+        )
     return ToolResult(
         tool=NAME,
         version=VERSION,
@@ -222,9 +250,9 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         status="ok" if rows else "empty",
         result={
             "device_type": stats.run_environment.device_type,
-            "instructions": table.to_json(),
+            **{name: table.to_json() for name, table in tables.items()},
         },
-        tables={"instructions": table},
+        tables=tables,
         reasons=[] if rows else [NO_HLO_OPS],
     )
 

@@ -14,6 +14,15 @@ from podscope_analyzers.inference.aggregate import (
     models_stats,
     program_ids,
 )
+from podscope_analyzers.inference.columns import (
+    BATCH_AVERAGE_COLUMNS,
+    BATCH_COLUMNS,
+    LATENCY_COLUMNS,
+    MODEL_COLUMNS,
+    REQUEST_AVERAGE_COLUMNS,
+    REQUEST_COLUMNS,
+    REQUEST_TIMES,
+)
 from podscope_analyzers.inference.percentiles import at_percentiles, shown_rows
 from podscope_analyzers.inference.stats import ALL_MODELS, InferenceStats, Int64s, Rows
 from podscope_analyzers.op_metrics.database import safe_divide
@@ -21,7 +30,7 @@ from podscope_analyzers.result import Cell, Column, Reason, Scope, Table, ToolRe
 from podscope_analyzers.xprof_table import XprofCell, XprofColumn, XprofTable, fixed
 
 NAME: Final = "inference_profile"
-VERSION: Final = 3
+VERSION: Final = 4
 PARAMETERS: Final = {
     "request_column": "what the shown requests are ordered by, such as 'Device compute'; "
     "default 'Latency'",
@@ -62,19 +71,7 @@ NO_BREAKDOWN: Final = Reason(
     "Latencies, batches and delays are as measured; see the trace for the rest.",
 )
 
-# Times of a request, as shown: id, label, column, and whether the device's runtime tells it.
-_TIMES: Final[tuple[tuple[str, str, str, bool], ...]] = (
-    ("batching_delay_us", "Delay until its batch", "delay_ps", False),
-    ("host_preprocess_us", "Host preprocess", "preprocess_ps", True),
-    ("host_batch_formation_us", "Host batch formation", "formation_ps", False),
-    ("host_runtime_us", "Host runtime", "runtime_ps", True),
-    ("host_to_device_us", "Copies to the device", "write_ps", True),
-    ("device_to_host_us", "Copies from the device", "read_ps", True),
-    ("device_compute_us", "Device compute", "device_ps", True),
-    ("host_postprocess_us", "Host postprocess", "postprocess_ps", True),
-    ("idle_us", "Idle", "idle_ps", True),
-)
-_TIME_COLUMNS: Final = tuple(Column(name, label, "number", "us") for name, label, _, _ in _TIMES)
+_BATCHING: Final = frozenset({"delay_ps", "formation_ps"})
 _LATENCIES: Final = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9)
 
 
@@ -187,21 +184,7 @@ def _models_table(models: list[ModelStats]) -> Table:
             ]
         )
     return Table(
-        columns=(
-            Column("model", "Model", "string"),
-            Column("request_count", "Requests", "integer"),
-            Column("requests_per_second", "Requests per second", "number", "1/s"),
-            Column("avg_latency_us", "Average latency", "number", "us"),
-            Column("batch_count", "Batches", "integer"),
-            Column("batches_per_second", "Batches per second", "number", "1/s"),
-            Column("avg_batch_latency_us", "Average latency of a batch", "number", "us"),
-            Column("batching_efficiency_ratio", "Batches without padding", "number", "ratio"),
-            Column("num_batch_threads", "Batch threads", "integer"),
-            Column("max_batch_size", "Largest batch allowed", "integer"),
-            Column("batch_timeout_us", "Batch timeout", "integer", "us"),
-            Column("max_enqueued_batches", "Batches that may wait", "integer"),
-            Column("allowed_batch_sizes", "Batch sizes allowed", "string"),
-        ),
+        columns=MODEL_COLUMNS,
         rows=rows,
     )
 
@@ -225,31 +208,31 @@ def _latency_table(models: list[ModelStats], *, told: frozenset[str]) -> Table:
             for percentile, at in places
         ]
     return Table(
-        columns=(
-            Column("model", "Model", "string"),
-            Column("percentile", "Percentile", "number"),
-            Column("latency_us", "Latency", "number", "us"),
-            *_TIME_COLUMNS,
-        ),
+        columns=LATENCY_COLUMNS,
         rows=rows,
     )
 
 
 def _request_times(requests: Rows, at: int, *, told: frozenset[str]) -> list[float | None]:
     return [
-        int(requests[column][at]) / 1e6 if column in told else None for _, _, column, _ in _TIMES
+        int(requests[column][at]) / 1e6 if column in told else None
+        for _, _, column, _ in REQUEST_TIMES
     ]
 
 
 def _told(inference: InferenceStats) -> frozenset[str]:
-    """Which of ``_TIMES`` the hosts tell."""
+    """Which of ``REQUEST_TIMES`` the hosts tell."""
+    every = frozenset(column for _, _, column, _ in REQUEST_TIMES)
+    # A server that makes no batches has no delay until one.
+    batching = frozenset() if inference.batches.total else _BATCHING
     if inference.is_device_known:
-        return frozenset(column for _, _, column, _ in _TIMES)
-    always = frozenset(column for _, _, column, of_device in _TIMES if not of_device)
+        return every - batching
     if inference.is_gpu_known:
         # No runtime of GPUs records when it was called.
-        return frozenset(column for _, _, column, _ in _TIMES) - {"runtime_ps"}
-    return always
+        return every - batching - {"runtime_ps"}
+    return (
+        frozenset(column for _, _, column, of_device in REQUEST_TIMES if not of_device) - batching
+    )
 
 
 def _requests_table(
@@ -273,16 +256,7 @@ def _requests_table(
                 ]
             )
     return Table(
-        columns=(
-            Column("model", "Model", "string"),
-            Column("percentile", "Percentile", "number"),
-            Column("host", "Host", "string"),
-            Column("request_id", "Request", "integer"),
-            Column("begin_us", "Begin", "number", "us"),
-            Column("latency_us", "Latency", "number", "us"),
-            Column("request_size", "Request size", "integer"),
-            *_TIME_COLUMNS,
-        ),
+        columns=REQUEST_COLUMNS,
         rows=rows,
     )
 
@@ -302,22 +276,14 @@ def _request_averages_table(models: list[ModelStats], *, told: frozenset[str]) -
                 average.mean("size") or None,
                 *(
                     average.mean(column) / 1e6 if column in told else None
-                    for _, _, column, _ in _TIMES
+                    for _, _, column, _ in REQUEST_TIMES
                 ),
             ]
             for size, average in every
             if average.count
         ]
     return Table(
-        columns=(
-            Column("model", "Model", "string"),
-            Column("batch_size", "Batch size", "integer"),
-            Column("request_count", "Requests", "integer"),
-            Column("requests_per_second", "Requests per second", "number", "1/s"),
-            Column("latency_us", "Latency", "number", "us"),
-            Column("request_size", "Request size", "number"),
-            *_TIME_COLUMNS,
-        ),
+        columns=REQUEST_AVERAGE_COLUMNS,
         rows=rows,
     )
 
@@ -348,20 +314,7 @@ def _batches_table(
                 ]
             )
     return Table(
-        columns=(
-            Column("model", "Model", "string"),
-            Column("percentile", "Percentile", "number"),
-            Column("host", "Host", "string"),
-            Column("batch_id", "Batch", "integer"),
-            Column("begin_us", "Begin", "number", "us"),
-            Column("latency_us", "Latency", "number", "us"),
-            Column("padding_amount", "Padding", "integer"),
-            Column("batch_size_after_padding", "Size with padding", "integer"),
-            Column("batching_efficiency_ratio", "Without padding", "number", "ratio"),
-            Column("batching_delay_us", "Delay since its first request", "number", "us"),
-            Column("device_compute_us", "Device compute", "number", "us"),
-            Column("program_ids", "Programs", "string"),
-        ),
+        columns=BATCH_COLUMNS,
         rows=rows,
     )
 
@@ -388,18 +341,7 @@ def _batch_averages_table(models: list[ModelStats], *, told: frozenset[str]) -> 
             if average.count
         ]
     return Table(
-        columns=(
-            Column("model", "Model", "string"),
-            Column("batch_size", "Batch size", "integer"),
-            Column("batch_count", "Batches", "integer"),
-            Column("batches_per_second", "Batches per second", "number", "1/s"),
-            Column("latency_us", "Latency", "number", "us"),
-            Column("padding_amount", "Padding", "number"),
-            Column("batch_size_after_padding", "Size with padding", "number"),
-            Column("batching_efficiency_ratio", "Without padding", "number", "ratio"),
-            Column("batching_delay_us", "Delay since the first request", "number", "us"),
-            Column("device_compute_us", "Device compute", "number", "us"),
-        ),
+        columns=BATCH_AVERAGE_COLUMNS,
         rows=rows,
     )
 

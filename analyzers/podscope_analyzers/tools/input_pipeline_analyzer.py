@@ -7,14 +7,14 @@ from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.input_pipeline import InputPipeline, analyze_input_pipeline
 from podscope_analyzers.input_pipeline.generic_steps import PARTS, GenericSteps
 from podscope_analyzers.input_pipeline.summaries import summarize
-from podscope_analyzers.input_pipeline.tpu_steps import TpuSteps
+from podscope_analyzers.input_pipeline.tpu_steps import TpuStep, TpuSteps
 from podscope_analyzers.input_pipeline.xprof import input_pipeline_json
 from podscope_analyzers.input_shares import input_shares
 from podscope_analyzers.own_input import input_evidence, own_input_pipeline
 from podscope_analyzers.reasons import NO_HOST_OPS, reasons_for_steps
 from podscope_analyzers.result import Column, Scope, Table, ToolResult
 
-VERSION: Final = 5
+VERSION: Final = 6
 
 
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
@@ -147,6 +147,13 @@ def _tpu_table(steps: TpuSteps) -> Table:
         ("sc_compute_ms", "SparseCore compute"),
         ("sc_idle_ms", "SparseCore idle"),
     )
+    has_v0 = any(step.scv0_compute_ms or step.scv0_infeed_ms for step in steps.steps)
+
+    def is_there(step: TpuStep, name: str) -> bool:
+        if name.startswith("scv0_"):
+            return has_v0
+        return step.sc_step_ms > 0 if name.startswith("sc_") else step.active_ms is not None
+
     return Table(
         columns=(
             Column("step", "Step", "integer"),
@@ -157,9 +164,12 @@ def _tpu_table(steps: TpuSteps) -> Table:
         rows=[
             (
                 step.number,
-                *(float(getattr(step, name)) for name, _ in times),
-                step.infeed_percents.maximum / 100,
-                step.infeed_core,
+                *(
+                    float(getattr(step, name)) if is_there(step, name) else None
+                    for name, _ in times
+                ),
+                step.infeed_percents.maximum / 100 if step.active_ms is not None else None,
+                step.infeed_core or None,
             )
             for step in steps.steps
         ],

@@ -1,20 +1,30 @@
 """GPU kernels by time, with their launch and whether they use tensor cores."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
 
 from podscope_analyzers.capture_stats import CaptureStats
-from podscope_analyzers.gpu_kernels import Dim3, Kernel
+from podscope_analyzers.gpu_kernels import ONE, Dim3, Kernel
 from podscope_analyzers.op_metrics.op_columns import SPREAD_COLUMNS, spread_values
-from podscope_analyzers.reasons import NO_KERNELS
-from podscope_analyzers.result import Cell, Column, Scope, Table, ToolResult
+from podscope_analyzers.reasons import (
+    GENERATED_KERNELS,
+    NO_KERNELS,
+    NO_LAUNCH_PARAMETERS,
+    UNKNOWN_GPU_VENDOR,
+)
+from podscope_analyzers.result import Cell, Column, Reason, Scope, Table, ToolResult
+from podscope_analyzers.spread import Spread
+from podscope_analyzers.step_table import PARAMETER, Series, step_table, wants_step_times
 from podscope_analyzers.xprof_table import XprofCell, XprofColumn, XprofTable
 
 NAME: Final = "kernel_stats"
-VERSION: Final = 3
+VERSION: Final = 4
+PARAMETERS: Final = {
+    PARAMETER: "1 to list the time of every kernel in every step, as far as it is kept"
+}
 
 _COLUMNS: Final = (
     Column("rank", "Rank", "integer"),
@@ -27,6 +37,7 @@ _COLUMNS: Final = (
     Column("is_op_tensor_core_eligible", "Could use tensor cores", "boolean"),
     Column("is_kernel_using_tensor_core", "Uses tensor cores", "boolean"),
     Column("op_name", "Operation", "string"),
+    Column("host_count", "Hosts", "integer"),
     Column("occurrences", "Occurrences", "integer"),
     Column("total_duration_us", "Total duration", "number", "us"),
     Column("avg_duration_us", "Average duration", "number", "us"),
@@ -57,48 +68,92 @@ def _dim(size: Dim3) -> str:
     return ",".join(map(str, size))
 
 
-def _cells(rank: int, kernel: Kernel, occupancy: float, average_ns: float) -> list[XprofCell]:
+def _cells(rank: int, kernel: Kernel, spread: Spread | None) -> list[Cell]:
     launch = kernel.launch
+    occupancy = launch.occupancy_percent
     return [
         rank,
         kernel.name,
         launch.registers,
-        launch.static_bytes + launch.dynamic_bytes,
-        _dim(launch.block),
-        _dim(launch.grid),
-        occupancy,
+        launch.shared_bytes,
+        _dim(launch.block) if launch.block else None,
+        _dim(launch.grid) if launch.grid else None,
+        None if occupancy is None else occupancy / 100,
         kernel.is_op_eligible,
         kernel.uses_tensor_core,
-        kernel.op_name,
+        kernel.op_name or None,
+        kernel.hosts,
         kernel.occurrences,
         kernel.total_ns / 1000,
-        average_ns / 1000,
+        kernel.total_ns / kernel.occurrences / 1000,
         kernel.min_ns / 1000,
         kernel.max_ns / 1000,
+        *spread_values(spread).values(),
     ]
 
 
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
-    """Kernels, longest first; those of several hosts stay apart."""
-    del parameters  # It takes none.
-    kernels = zip(stats.kernels.kernels, stats.kernels.spreads(), strict=True)
-    rows: list[list[Cell]] = [
-        [
-            *_cells(rank, one, one.launch.occupancy_percent / 100, one.total_ns / one.occurrences),
-            *spread_values(spread).values(),
-        ]
-        for rank, (one, spread) in enumerate(kernels, start=1)
+    """Kernels, longest first; equal ones of several hosts are one row."""
+    with_step_times = wants_step_times(parameters)
+    found = stats.kernels
+    rows = [
+        _cells(rank, one, spread)
+        for rank, (one, spread) in enumerate(
+            zip(found.kernels, found.spreads(), strict=True), start=1
+        )
     ]
     tables = {"kernels": Table(_COLUMNS, rows), "operations": _operations_table(stats)}
+    if with_step_times:
+        tables[PARAMETER] = step_table(stats, _STEP_COLUMNS, [_step_series(stats)])
     return ToolResult(
         tool=NAME,
         version=VERSION,
         scope=scope,
         status="ok" if rows else "empty",
-        result={name: table.to_json() for name, table in tables.items()},
+        result={
+            "left_out_kernel_count": found.left_out,
+            "left_out_duration_us": found.left_out_ns / 1000,
+            **{name: table.to_json() for name, table in tables.items()},
+        },
         tables=tables,
-        reasons=() if rows else (NO_KERNELS,),
+        reasons=_reasons(stats),
     )
+
+
+_STEP_COLUMNS: Final = tuple(
+    column
+    for column in _COLUMNS
+    if column.id in ("kernel_name", "block_dim", "grid_dim", "op_name")
+)
+
+
+def _step_series(stats: CaptureStats) -> Series:
+    """Kernels that differ in registers or memory alone count together."""
+    found = stats.kernels
+
+    def cells_of(at: int) -> Iterator[tuple[Cell, ...]]:
+        one = found.kernels[at]
+        block, grid = one.launch.block, one.launch.grid
+        yield (
+            one.name,
+            _dim(block) if block else None,
+            _dim(grid) if grid else None,
+            one.op_name or None,
+        )
+
+    return Series(found.step_times, True, cells_of)
+
+
+def _reasons(stats: CaptureStats) -> tuple[Reason, ...]:
+    kernels = stats.kernels.kernels
+    if not kernels:
+        is_gpu = stats.run_environment.hardware_type == "GPU"
+        has_run = is_gpu and stats.device_ops.total_op_time_ps > 0
+        return (NO_LAUNCH_PARAMETERS if has_run else NO_KERNELS,)
+    untold = [kernel.uses_tensor_core is None for kernel in kernels]
+    if all(untold):
+        return (UNKNOWN_GPU_VENDOR,)
+    return (GENERATED_KERNELS,) if any(untold) else ()
 
 
 def _operations_table(stats: CaptureStats) -> Table:
@@ -129,7 +184,7 @@ def _operations_table(stats: CaptureStats) -> Table:
                 occurrences[name],
                 every[name].total_ns / 1000,
                 every[name].is_eligible,
-                every[name].tensor_core_ns / 1000,
+                None if every[name].untold_ns else every[name].tensor_core_ns / 1000,
                 every[name].tensor_core_ratio,
                 *spread_values(
                     stats.kernels.step_times.spread_together(
@@ -143,10 +198,32 @@ def _operations_table(stats: CaptureStats) -> Table:
 
 
 def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> object:
-    """The reference's table; its average is of whole nanoseconds."""
+    """The reference's table, where equal kernels of several hosts stay apart."""
     del parameters  # It takes none.
     rows = [
-        _cells(rank, one, one.launch.occupancy_percent, one.total_ns // one.occurrences)
-        for rank, one in enumerate(stats.kernels.kernels, start=1)
+        _reference_cells(rank, one)
+        for rank, one in enumerate(stats.reference_kernels.kernels, start=1)
     ]
     return XprofTable(_XPROF_COLUMNS, rows).to_json()
+
+
+def _reference_cells(rank: int, kernel: Kernel) -> list[XprofCell]:
+    launch = kernel.launch
+    return [
+        rank,
+        kernel.name,
+        launch.registers or 0,
+        launch.shared_bytes or 0,
+        _dim(launch.block or ONE),
+        _dim(launch.grid or ONE),
+        launch.occupancy_percent or 0.0,
+        bool(kernel.is_op_eligible),
+        bool(kernel.uses_tensor_core),
+        kernel.op_name,
+        kernel.occurrences,
+        kernel.total_ns / 1000,
+        # Of whole nanoseconds.
+        kernel.total_ns // kernel.occurrences / 1000,
+        kernel.min_ns / 1000,
+        kernel.max_ns / 1000,
+    ]

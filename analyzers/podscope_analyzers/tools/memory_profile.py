@@ -1,18 +1,30 @@
 """What allocators did during a capture: how much was in use when, and what the peak was made of."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from podscope_analyzers.allocations import Allocations
+from podscope_analyzers.allocator_columns import (
+    ALLOCATOR_COLUMNS,
+    GROWTH_COLUMNS,
+    MODULE_COLUMNS,
+    MOMENT_COLUMNS,
+    PEAK_COLUMNS,
+    SHORTAGE_COLUMNS,
+    SHRINK_COLUMNS,
+    SURVIVOR_COLUMNS,
+    TIMELINE_COLUMNS,
+)
 from podscope_analyzers.allocator_profile import Active, AllocatorProfile
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.errors import ParameterError
 from podscope_analyzers.memory_growth import Growth, Survivor, growth_of, survivors
 from podscope_analyzers.memory_shortage import Shortage, advice_for, shortages
 from podscope_analyzers.reasons import NO_ALLOCATIONS
-from podscope_analyzers.result import Cell, Column, Reason, Scope, Table, ToolResult
+from podscope_analyzers.result import Cell, Reason, Scope, Table, ToolResult
 
 NAME: Final = "memory_profile"
 VERSION: Final = 2
@@ -31,110 +43,6 @@ _MAX_ROWS: Final = 2000
 _NAMED_OPERATIONS: Final = 5
 _PS_PER_MS: Final = 1_000_000_000
 _UINT64: Final = 1 << 64
-
-_ALLOCATOR_COLUMNS: Final = (
-    Column("allocator", "Allocator", "string"),
-    Column("allocations", "Allocations", "integer"),
-    Column("deallocations", "Deallocations", "integer"),
-    Column("peak_bytes", "Peak", "integer", "bytes"),
-    Column("peak_time_ms", "Peak at", "number", "ms"),
-    Column("peak_stack_bytes", "Stack at the peak", "integer", "bytes"),
-    Column("peak_heap_bytes", "Heap at the peak", "integer", "bytes"),
-    Column("peak_free_bytes", "Free at the peak", "integer", "bytes"),
-    Column("peak_cached_bytes", "Cached at the peak", "integer", "bytes"),
-    Column("peak_fragmentation_ratio", "Fragmentation at the peak", "number", "ratio"),
-    Column("lifetime_peak_bytes", "Peak since the start", "integer", "bytes"),
-    Column("capacity_bytes", "Capacity", "integer", "bytes"),
-)
-_TIMELINE_COLUMNS: Final = (
-    Column("allocator", "Allocator", "string"),
-    Column("begin_ms", "From", "number", "ms"),
-    Column("end_ms", "To", "number", "ms"),
-    Column("events", "Events", "integer"),
-    Column("min_used_bytes", "Least in use", "integer", "bytes"),
-    Column("max_used_bytes", "Most in use", "integer", "bytes"),
-    Column("min_free_bytes", "Least free", "integer", "bytes"),
-    Column("max_stack_bytes", "Most stack", "integer", "bytes"),
-    Column("max_fragmentation_ratio", "Most fragmentation", "number", "ratio"),
-    Column("op_name", "Operation at the most", "string"),
-)
-_PEAK_COLUMNS: Final = (
-    Column("allocator", "Allocator", "string"),
-    Column("op_name", "Operation", "string"),
-    Column("allocation_bytes", "Allocated", "integer", "bytes"),
-    Column("requested_bytes", "Requested", "integer", "bytes"),
-    Column("occurrences", "Occurrences", "integer"),
-    Column("total_bytes", "Together", "integer", "bytes"),
-    Column("region_type", "Region", "string"),
-    Column("data_type", "Data type", "string"),
-    Column("shape", "Shape", "string"),
-    Column("is_recorded", "Recorded", "boolean"),
-)
-_MOMENT_COLUMNS: Final = (
-    Column("allocator", "Allocator", "string"),
-    Column("time_ms", "Event before it", "number", "ms"),
-    Column("used_bytes", "In use", "integer", "bytes"),
-    Column("stack_bytes", "Stack", "integer", "bytes"),
-    Column("heap_bytes", "Heap", "integer", "bytes"),
-    Column("free_bytes", "Free", "integer", "bytes"),
-    Column("cached_bytes", "Cached", "integer", "bytes"),
-    Column("fragmentation_ratio", "Fragmentation", "number", "ratio"),
-)
-_GROWTH_COLUMNS: Final = (
-    Column("allocator", "Allocator", "string"),
-    Column("verdict", "Verdict", "string"),
-    Column("steps", "Steps", "integer"),
-    Column("first_bytes", "Least in use in the first step", "integer", "bytes"),
-    Column("last_bytes", "Least in use in the last step", "integer", "bytes"),
-    Column("growth_per_step_bytes", "Growth per step", "number", "bytes"),
-    Column("growth_ratio", "Growth over all steps, of the peak", "number", "ratio"),
-    Column("noise_bytes", "Noise", "number", "bytes"),
-    Column("p_value", "Probability by chance", "number"),
-    Column("steps_until_full", "Steps until full", "integer"),
-)
-_SURVIVOR_COLUMNS: Final = (
-    Column("allocator", "Allocator", "string"),
-    Column("op_name", "Operation", "string"),
-    Column("allocation_bytes", "Allocated", "integer", "bytes"),
-    Column("occurrences", "Left", "integer"),
-    Column("steps", "In steps", "integer"),
-    Column("total_bytes", "Together", "integer", "bytes"),
-    Column("region_type", "Region", "string"),
-    Column("data_type", "Data type", "string"),
-    Column("shape", "Shape", "string"),
-)
-_SHORTAGE_COLUMNS: Final = (
-    Column("kind", "Kind", "string"),
-    Column("allocator", "Allocator", "string"),
-    Column("time_ms", "At", "number", "ms"),
-    Column("requested_bytes", "Asked for", "integer", "bytes"),
-    Column("free_bytes", "Free", "integer", "bytes"),
-    Column("cached_bytes", "Cached", "integer", "bytes"),
-    Column("used_bytes", "In use", "integer", "bytes"),
-    Column("capacity_bytes", "Capacity", "integer", "bytes"),
-    Column("missing_bytes", "Missing", "integer", "bytes"),
-    Column("is_fragmented", "Fragmented", "boolean"),
-    Column("op_name", "Operation", "string"),
-    Column("message", "Message", "string"),
-)
-_SHRINK_COLUMNS: Final = (
-    Column("allocator", "Allocator", "string"),
-    Column("op_name", "Operation", "string"),
-    Column("shape", "Shape", "string"),
-    Column("data_type", "Data type", "string"),
-    Column("region_type", "Region", "string"),
-    Column("occurrences", "Occurrences", "integer"),
-    Column("total_bytes", "Together", "integer", "bytes"),
-    Column("used_ratio", "Share of what is in use", "number", "ratio"),
-    Column("cumulative_bytes", "With those above", "integer", "bytes"),
-    Column("is_enough", "These would be enough", "boolean"),
-)
-_MODULE_COLUMNS: Final = (
-    Column("program", "Program", "string"),
-    Column("core", "Core", "string"),
-    Column("begin_ms", "From", "number", "ms"),
-    Column("end_ms", "To", "number", "ms"),
-)
 
 
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
@@ -166,40 +74,40 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         if not parameters.get("allocator") or one.allocator in ("", *names)
     ]
     tables = {
-        "allocators": Table(_ALLOCATOR_COLUMNS, [_summary_row(one) for one in profiles]),
+        "allocators": Table(ALLOCATOR_COLUMNS, [_summary_row(one) for one in profiles]),
         "timeline": Table(
-            _TIMELINE_COLUMNS,
+            TIMELINE_COLUMNS,
             [row for one in profiles for row in _timeline(one, begin, end, points)],
         ),
         "peak_allocations": Table(
-            _PEAK_COLUMNS,
+            PEAK_COLUMNS,
             [
                 _peak_row(one.name, row)
                 for one in profiles
                 for row in one.breakdown_at(one.peak_place)[:_MAX_ROWS]
             ],
         ),
-        "moment": Table(_MOMENT_COLUMNS, [_moment_row(one, at) for one, at in moments]),
+        "moment": Table(MOMENT_COLUMNS, [_moment_row(one, at) for one, at in moments]),
         "moment_allocations": Table(
-            _PEAK_COLUMNS,
+            PEAK_COLUMNS,
             [
                 _peak_row(one.name, row)
                 for one, at in moments
                 for row in one.breakdown_at(at)[:_MAX_ROWS]
             ],
         ),
-        "growth": Table(_GROWTH_COLUMNS, [*map(_growth_row, profiles, growths)]),
+        "growth": Table(GROWTH_COLUMNS, [*map(_growth_row, profiles, growths)]),
         "survivors": Table(
-            _SURVIVOR_COLUMNS,
+            SURVIVOR_COLUMNS,
             [
                 _survivor_row(one.name, row)
                 for one in profiles
                 for row in survivors(one)[:_MAX_ROWS]
             ],
         ),
-        "shortages": Table(_SHORTAGE_COLUMNS, [_shortage_row(one) for one in found]),
-        "to_shrink": Table(_SHRINK_COLUMNS, list(_shrink_rows(found[0])) if found else []),
-        "modules": Table(_MODULE_COLUMNS, modules if profiles else []),
+        "shortages": Table(SHORTAGE_COLUMNS, [_shortage_row(one) for one in found]),
+        "to_shrink": Table(SHRINK_COLUMNS, list(_shrink_rows(found[0])) if found else []),
+        "modules": Table(MODULE_COLUMNS, modules if profiles else []),
     }
     reasons = [] if profiles or found else [NO_ALLOCATIONS]
     if events.left_out:
@@ -410,7 +318,7 @@ def _survivor_row(allocator: str, one: Survivor) -> list[Cell]:
 
 
 def _out_of_memory(one: Shortage) -> dict[str, Any]:
-    names = [column.id for column in _SHORTAGE_COLUMNS]
+    names = [column.id for column in SHORTAGE_COLUMNS]
     return {
         **dict(zip(names, _shortage_row(one), strict=True)),
         "advice": advice_for(one),
@@ -493,6 +401,13 @@ def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> object:
     }
 
 
+def _proto_double(value: float) -> float | str:
+    """A number as the JSON of protocol buffers writes it: an allocator of nothing divides by 0."""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+
+
 def _allocator_json(events: Allocations, name: str) -> dict[str, Any]:
     one = AllocatorProfile(events, name, "offset_ps")
     recorded: list[dict[str, Any]] = []
@@ -534,7 +449,7 @@ def _stats_json(one: AllocatorProfile, row: int, peak_bytes: int) -> dict[str, A
         "stackReservedBytes": str(one.number("stack_bytes", row)),
         "heapAllocatedBytes": str(one.number("heap_bytes", row)),
         "freeMemoryBytes": str(one.number("free_bytes", row)),
-        "fragmentation": float(one.events.columns["fragmentation"][row]),
+        "fragmentation": _proto_double(float(one.events.columns["fragmentation"][row])),
         "peakBytesInUse": str(peak_bytes),
     }
 

@@ -2,7 +2,7 @@
 
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 from urllib.parse import quote
@@ -30,9 +30,10 @@ from podscope_analyzers.peaks import HBM, SRAM_READ, SRAM_WRITE, PerfEnv
 from podscope_analyzers.reasons import NO_HLO_OPS, NO_PEAK_RATES
 from podscope_analyzers.result import Cell, Column, Scope, Table, ToolResult
 from podscope_analyzers.spread import Spread
+from podscope_analyzers.step_table import PARAMETER, Series, step_table, wants_step_times
 
 NAME: Final = "op_profile"
-VERSION: Final = 2
+VERSION: Final = 3
 PARAMETERS: Final = {
     "group_by": "program, category, or provenance; program without it",
     "idle": "exclude or include the time in which nothing ran; exclude without it",
@@ -40,6 +41,7 @@ PARAMETERS: Final = {
     "children": "most children of a node that are listed, 1 to 10000; 100 without it",
     "cursor": "where to go on with a node's children, as next_cursor of its row tells",
     "place": "device or host_execution; devices if they ran anything without it",
+    PARAMETER: "1 to list the self time of every listed node in every step, as far as it is kept",
 }
 
 _PLACES: Final = ("device", "host_execution")
@@ -96,6 +98,10 @@ _DETAILS: Final = (
     "is_rematerialized", "is_outside_compilation", "cost_source",
 )  # fmt: skip
 
+_STEP_COLUMNS: Final = tuple(
+    column for name in ("node", "kind", "name") for column in _COLUMNS if column.id == name
+)
+
 
 @dataclass(slots=True)
 class _Listed:
@@ -135,8 +141,8 @@ class _Rows:
         database = self._database
         self.total_ps = database.total_time_ps if with_idle else database.total_op_time_ps
 
-    def listed(self, limit: int, cursor: tuple[str, int] | None) -> Iterator[list[Cell]]:
-        """Rows of the root and all below, or of the children of one node from one on.
+    def listed(self, limit: int, cursor: tuple[str, int] | None) -> Iterator[_Listed]:
+        """The root and all below, or of the children of one node from one on.
 
         Args:
             limit: Most children of a node.
@@ -209,12 +215,25 @@ class _Rows:
         wasted = self._ratios(node)["wasted_ratio"]
         return (1.0 if wasted is None else -wasted, -node.work.time_ps)
 
-    def _preorder(self, listed: _Listed) -> Iterator[list[Cell]]:
+    def _preorder(self, listed: _Listed) -> Iterator[_Listed]:
         pending = [listed]
         while pending:
             at = pending.pop()
-            yield self._cells(at)
+            yield at
             pending.extend(reversed(at.children))
+
+    def step_series(self, listed: Iterable[_Listed], *, on_device: bool) -> Series:
+        """The operations of each node together, where nearly all of their time is known."""
+        times, self_ps = self._database.step_times, self._database.column("self_time_ps")
+        told: dict[int, list[tuple[Cell, ...]]] = {}
+        for one in listed:
+            if one.node.kind in ("part", "idle"):
+                continue
+            rows = np.fromiter((leaf.row for leaf in _leaves(one.node)), np.int64)
+            if len(rows) and times.knows(rows, self_ps[rows]):
+                for row in rows.tolist():
+                    told.setdefault(row, []).append((one.id, one.node.kind, self._name(one.node)))
+        return Series(times, on_device, lambda row: told.get(row, []))
 
     def _time_ps(self, node: Node) -> int:
         return self.total_ps if node.kind == "root" else node.work.time_ps
@@ -243,7 +262,7 @@ class _Rows:
             "wasted_ratio": wasted,
         }
 
-    def _cells(self, listed: _Listed) -> list[Cell]:
+    def cells(self, listed: _Listed) -> list[Cell]:
         node, work, time_ps = listed.node, listed.node.work, self._time_ps(listed.node)
         knows_cost = work.knows_cost
         has_count = node.kind not in ("root", "program", "scope", "idle")
@@ -399,6 +418,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     with_idle = _choice(parameters, "idle", ("exclude", "include")) == "include"
     by_waste = _choice(parameters, "sort", ("time", "wasted")) == "wasted"
     limit, cursor = _limit(parameters), _cursor(parameters)
+    with_step_times = wants_step_times(parameters)
     ops, place = _chosen(stats, parameters)
     env = stats.perf_env if place == "device" else PerfEnv()
     tree = OpTree(ops, grouping, stats.program_titles, own=True)
@@ -406,7 +426,11 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         tree, env, stats.run_environment.device_type, with_idle=with_idle, by_waste=by_waste
     )
     has_ops = bool(ops.total_op_time_ps)
-    table = Table(_COLUMNS, list(rows.listed(limit, cursor)) if has_ops else [])
+    listed = list(rows.listed(limit, cursor)) if has_ops else []
+    tables = {"nodes": Table(_COLUMNS, [rows.cells(one) for one in listed])}
+    if with_step_times:
+        series = rows.step_series(listed, on_device=place == "device")
+        tables[PARAMETER] = step_table(stats, _STEP_COLUMNS, [series])
     reasons = []
     if not has_ops:
         reasons.append(NO_HLO_OPS)
@@ -424,15 +448,16 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
             "includes_idle": with_idle,
             "total_time_us": ops.total_time_ps / 1e6,
             "total_op_time_us": ops.total_op_time_ps / 1e6,
-            "time_scale_ratio": safe_divide(ops.normalized_total_op_time_ps, ops.total_op_time_ps),
+            "time_scale_ratio": safe_divide(ops.normalized_total_op_time_ps, ops.total_op_time_ps)
+            or None,
             "peak_flops_per_second": env.peak_tera_flops_per_second * 1e12 or None,
             **{
                 f"peak_{name}_bytes_per_second": env.bandwidth(at) * 1e9 or None
                 for name, _, at in _MEMORIES
             },
-            "nodes": table.to_json(),
+            **{name: table.to_json() for name, table in tables.items()},
         },
-        tables={"nodes": table},
+        tables=tables,
         reasons=reasons,
     )
 

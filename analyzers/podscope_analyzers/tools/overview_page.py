@@ -34,7 +34,7 @@ from podscope_analyzers.xprof_table import (
     percent,
 )
 
-VERSION: Final = 5
+VERSION: Final = 6
 
 
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
@@ -50,9 +50,10 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     top_ops_place = "device"
     if not shown.top_ops and len(stats.host_execution):
         # Programs for the CPU have operations too, which the reference does not show.
-        shown = replace(shown, top_ops=top_ops(stats, stats.host_execution))
+        shown = replace(shown, top_ops=top_ops(stats, stats.host_execution, own=True))
         top_ops_place = "host_execution"
     environment = stats.run_environment
+    decode_ps = environment.mean_decode_step_ps
     report = compare_hosts(stats, scope.clocks)
     tables = {
         "steps": overview_steps_table(stats),
@@ -74,6 +75,9 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
             "task_count": environment.task_count,
             "device_core_count": environment.device_core_count,
             "is_training": environment.is_training,
+            "profile_duration_ms": environment.profile_duration_ps / 1e9 or None,
+            "decode_step_count": environment.decode_step_count,
+            "decode_step_mean_us": None if decode_ps is None else decode_ps / 1e6,
         },
         "top_ops_place": top_ops_place,
         "step_count": len(stats.all_steps),
@@ -96,13 +100,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         },
         "straggler": _straggler(report),
         "utilization": _utilization(stats, shown),
-        "op_placement": {
-            "host_ratio": shown.host_op_ratio,
-            "device_ratio": shown.device_op_ratio,
-            "host_eager_ratio": shown.host_eager_ratio,
-            "device_eager_ratio": shown.device_eager_ratio,
-            "outside_compilation_ratio": shown.outside_compilation_ratio,
-        },
+        "op_placement": _op_placement(stats, shown),
         "errors": list(shown.errors),
         "warnings": list(shown.warnings),
         "sessions_per_second": shown.latency.sessions_per_second if shown.latency.rows else None,
@@ -149,6 +147,19 @@ def _utilization(stats: CaptureStats, shown: Overview) -> dict[str, float | None
     }
 
 
+def _op_placement(stats: CaptureStats, shown: Overview) -> dict[str, float | None]:
+    """Where operations were executed; of what was not recorded there is no share."""
+    on_host = stats.host_ops.total_op_time_ps > 0
+    on_device = stats.device_ops.total_op_time_ps > 0
+    return {
+        "host_ratio": shown.host_op_ratio if on_host or on_device else None,
+        "device_ratio": shown.device_op_ratio if on_host or on_device else None,
+        "host_eager_ratio": shown.host_eager_ratio if on_host else None,
+        "device_eager_ratio": shown.device_eager_ratio if on_device else None,
+        "outside_compilation_ratio": shown.outside_compilation_ratio if on_device else None,
+    }
+
+
 def _straggler(report: StragglerReport) -> dict[str, Any]:
     worst = report.stragglers[0] if report.stragglers else None
     return {
@@ -181,7 +192,7 @@ def _top_ops_table(shown: Overview) -> Table:
                 op.self_time_ps / 1e6,
                 op.self_time_ratio,
                 op.cumulative_ratio,
-                op.giga_flops_per_second * 1e9,
+                None if op.giga_flops_per_second is None else op.giga_flops_per_second * 1e9,
                 op.is_tensor_core_eligible,
                 op.uses_tensor_core,
             )
@@ -250,7 +261,7 @@ def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> list[objec
     """The seven tables that XProf's overview reads."""
     del parameters
     # The released reference puts SparseCores on the TensorCores' steps.
-    shown = overview(stats, stats.steps.with_tensor_core_spans())
+    shown = overview(stats, stats.steps.with_tensor_core_spans(), own=False)
     if shown.latency.rows:
         shown = replace(shown, latency=latency(stats.inference.as_reference()))
     return [
@@ -288,9 +299,10 @@ def _analysis_table(stats: CaptureStats, shown: Overview) -> XprofTable:
             op.cumulative_ratio,
             op.category,
             op.name,
-            op.giga_flops_per_second,
+            op.giga_flops_per_second or 0.0,
         ]
-        rows.append([*row, op.is_tensor_core_eligible, op.uses_tensor_core] if is_gpu else row)
+        tensor_core = [bool(op.is_tensor_core_eligible), bool(op.uses_tensor_core)]
+        rows.append([*row, *tensor_core] if is_gpu else row)
     properties = {
         "host_trace_level": "0",
         "host_tf_op_percent": percent(100 * shown.host_op_ratio),

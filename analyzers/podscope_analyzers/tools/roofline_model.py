@@ -1,10 +1,11 @@
 """The roofline of the devices, and how near to it programs and operations come."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
 from podscope_analyzers.capture_stats import CaptureStats
+from podscope_analyzers.hlo.instructions import OPCODES
 from podscope_analyzers.input_pipeline.analysis import step_warnings
 from podscope_analyzers.op_metrics.database import OpDatabase, safe_divide
 from podscope_analyzers.op_metrics.op_columns import (
@@ -16,6 +17,7 @@ from podscope_analyzers.op_metrics.op_columns import (
     spread_values,
     time_values,
 )
+from podscope_analyzers.op_metrics.op_description import describe_op
 from podscope_analyzers.op_metrics.roofline_records import (
     AVERAGE,
     ON_CHIP,
@@ -24,11 +26,15 @@ from podscope_analyzers.op_metrics.roofline_records import (
 )
 from podscope_analyzers.reasons import NO_PEAK_RATES
 from podscope_analyzers.result import Cell, Column, Reason, Scope, Table, ToolResult
+from podscope_analyzers.step_table import PARAMETER, Series, step_table, wants_step_times
 from podscope_analyzers.steps.work import StepWork
 from podscope_analyzers.xprof_table import XprofCell, XprofColumn, XprofTable, general
 
 NAME: Final = "roofline_model"
-VERSION: Final = 3
+VERSION: Final = 4
+PARAMETERS: Final = {
+    PARAMETER: "1 to list the self time of every operation in every step, as far as it is kept"
+}
 
 _MEMORIES: Final = ("hbm", *(name for name, _, _ in ON_CHIP))
 _LABELS: Final = {
@@ -155,6 +161,21 @@ def _cells(record: RooflineRecord, cores: int) -> list[Cell]:
     )
 
 
+_STEP_COLUMNS: Final = (
+    *op_columns("program_id", "category"),
+    Column("operation", "Operation", "string"),
+)
+
+
+def _step_series(ops: OpDatabase) -> Series:
+    """What of a record is known by step: no flops or bytes are, and so no rates."""
+
+    def cells_of(at: int) -> Iterator[tuple[Cell, ...]]:
+        yield describe_op(ops, at).program_id, ops.text("category", at), ops.text("name", at)
+
+    return Series(ops.step_times, True, cells_of)
+
+
 def _model(stats: CaptureStats, *, own: bool) -> RooflineModel:
     env = stats.perf_env
     if not own and len(stats.hosts) > 1:
@@ -165,7 +186,7 @@ def _model(stats: CaptureStats, *, own: bool) -> RooflineModel:
 
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
     """The devices' ceilings, and the program and its operations against them."""
-    del parameters  # It takes none.
+    with_step_times = wants_step_times(parameters)
     model = _model(stats, own=True)
     # A step without its own operations has nothing to say here.
     records = [
@@ -184,6 +205,9 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
             ],
         ),
     }
+    if with_step_times:
+        series = [_step_series(stats.device_ops)] if _has_device(stats) else []
+        tables[PARAMETER] = step_table(stats, _STEP_COLUMNS, series)
     reasons = []
     if not records:
         reasons.append(
@@ -203,7 +227,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         result={
             "device_type": stats.run_environment.device_type,
             "peak_flops_per_second": ceilings.flop_rate * 1e9 or None,
-            "time_scale_ratio": _time_scale(stats.device_ops),
+            "time_scale_ratio": _time_scale(stats.device_ops) or None,
             **{name: table.to_json() for name, table in tables.items()},
         },
         tables=tables,
@@ -266,12 +290,17 @@ _GPU_LABELS: Final = {
 }
 
 
+def _category_by_name(name: str) -> str:
+    """What the reference says of an operation without a category, in this table alone."""
+    return name if name in OPCODES else "unknown"
+
+
 def _xprof_cells(record: RooflineRecord, cores: int) -> list[XprofCell]:
     rates = record.rates
     return [
         record.step,
         record.rank,
-        record.category,
+        record.category or _category_by_name(record.name),
         record.name,
         record.occurrences,
         record.time_us,
@@ -342,9 +371,8 @@ def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> object:
 def _diagnostics(stats: CaptureStats) -> XprofTable:
     rows: list[list[XprofCell]] = []
     if _has_device(stats):
-        shown = stats.diagnostics
-        rows += (["WARNING", text] for text in (*shown.warnings, *step_warnings(stats.steps)))
-        rows += (["ERROR", text] for text in shown.errors)
+        # What the profiler itself complained of is in the reference's overview alone.
+        rows += (["WARNING", text] for text in step_warnings(stats.steps))
     columns = (
         XprofColumn("severity", "Severity", "string"),
         XprofColumn("message", "Message", "string"),
