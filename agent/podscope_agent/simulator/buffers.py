@@ -6,7 +6,9 @@ from podscope_agent.simulator.program import Program
 from podscope_protos.v1 import hlo_pb2
 
 _ALIGNMENT = 1024
-_FREE_OPCODES = {"get-tuple-element", "tuple", "parameter", "constant", "after-all", "while"}
+_FREE_OPCODES = {
+    "get-tuple-element", "tuple", "parameter", "constant", "after-all", "while", "send-done",
+    "recv-done"}  # fmt: skip
 
 
 @dataclass
@@ -83,7 +85,7 @@ def assign_buffers(
     """
     assignment = _Assignment(program)
     accumulators: dict[str, hlo_pb2.BufferAllocationProto] = {}
-    outputs = {op.name for op in program.epilogue}
+    outputs = {op.name for op in program.updates}
     for instruction in entry.instructions:
         if instruction.opcode == "parameter":
             buffer = assignment.define(instruction)
@@ -129,6 +131,9 @@ def assign_buffers(
                 ]
             if instruction.opcode == "copy-start":
                 indices = [(2,)]
+            elif instruction.opcode == "send":
+                # What it sends stays where it is.
+                indices = [(1,)]
             for index in indices:
                 buffer = assignment.define(instruction, index)
                 size = -(-assignment.proto.logical_buffers[buffer - 1].size // _ALIGNMENT)
@@ -178,7 +183,7 @@ def _last_uses(schedule: list[hlo_pb2.HloInstructionProto]) -> dict[int, list[in
             seen |= inside.get(operand, {operand})
         for value in seen:
             last[value] = position
-        if instruction.opcode in {"get-tuple-element", "tuple", "while"}:
+        if instruction.opcode in {"get-tuple-element", "tuple", "while", "recv-done"}:
             inside[instruction.id] = seen
         else:
             inside[instruction.id] = {instruction.id}

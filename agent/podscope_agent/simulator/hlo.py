@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from podscope_agent.simulator.buffers import assign_buffers
-from podscope_agent.simulator.program import MODULE, SOURCE_FILE, Array, Op, Program
+from podscope_agent.simulator.program import MODULE, SOURCE_FILE, TRANSFERS, Array, Op, Program
+from podscope_agent.simulator.slices import attributes, channel
 from podscope_protos.v1 import hlo_pb2
 
 MAX_LISTED_REPLICAS: Final = 512
@@ -50,6 +51,8 @@ def op_text(program: Program, op: Op) -> str:
         weights = [shape_text(program, shape) for shape in program.weights]
         results = ["s32[]", shape_text(program, program.activation), *weights, *weights]
         operands = [f"({_comma_list(results)}) %loop_state"]
+    elif op.kind in TRANSFERS:
+        results, operands = _transfer_texts(op, results[0], operands)
     result = results[0] if len(results) == 1 else f"({_comma_list(results)})"
     opcode = _opcode(op)
     text = f"%{op.name} = {result} {opcode}({_comma_list(operands)})"
@@ -60,7 +63,29 @@ def op_text(program: Program, op: Op) -> str:
     elif op.kind == "all-reduce":
         text += f", channel_id={_channel(op)}, replica_groups={_groups_text(program)}"
         text += ", to_apply=%add_reducer"
+    elif op.kind in TRANSFERS:
+        text += f", channel_id={channel(op)}, is_host_transfer=true"
+        if op.kind in {"send", "recv"}:
+            listed = ",".join(f'{name}="{value}"' for name, value in attributes(op).items())
+            text += f", frontend_attributes={{{listed}}}"
     return text
+
+
+def _transfer_texts(op: Op, array: str, operands: list[str]) -> tuple[list[str], list[str]]:
+    """Results and operands of an exchange's operation."""
+    begun = f"({array}, u32[], token[]) %{op.name.replace('-done', '')}"
+    match op.kind:
+        case "send" | "recv":
+            return [array, "u32[]", "token[]"], [*operands, f"token[] %{_after_all(op)}"]
+        case "send-done":
+            return ["token[]"], [begun]
+        case _:
+            return [array, "token[]"], [begun]
+
+
+def _after_all(op: Op) -> str:
+    """The token that a send or a recv begins with."""
+    return f"after-all.{channel(op)}"
 
 
 def _comma_list(items: Sequence[str]) -> str:
@@ -293,7 +318,7 @@ class _ModuleBuilder:
                 entry.element(operand.replace("gradient", "reduced"), op.name, index)
         for op in program.epilogue:
             self._add_op(entry, op)
-        updated = [op.name for op in program.epilogue]
+        updated = [op.name for op in program.updates]
         entry.add(
             "result", "tuple", _tuple_shape([entry.shapes[name] for name in updated]), updated
         )
@@ -311,6 +336,8 @@ class _ModuleBuilder:
             shape = _tuple_shape((shapes[0], shapes[0], _plain_shape(hlo_pb2.U32, ())))
         elif op.kind == "all-reduce":
             shape = _tuple_shape(shapes)
+        elif op.kind in TRANSFERS:
+            shape, operands = self._transfer(computation, op, shapes[0])
         opcode = _opcode(op)
         fused = self._fused(op) if opcode == "fusion" else None
         instruction = computation.add(op.name, opcode, shape, operands)
@@ -328,6 +355,23 @@ class _ModuleBuilder:
                 instruction.collective_device_list.replica_groups.add(
                     replica_ids=range(self._program.replicas)
                 )
+
+        if op.kind in TRANSFERS:
+            instruction.channel_id = channel(op)
+            instruction.is_host_transfer = True
+            if op.kind in {"send", "recv"}:
+                instruction.frontend_attributes.map.update(attributes(op))
+
+    def _transfer(
+        self, computation: _Computation, op: Op, array: hlo_pb2.ShapeProto
+    ) -> tuple[hlo_pb2.ShapeProto, tuple[str, ...]]:
+        """Shape and operands of an exchange's operation."""
+        if op.kind in {"send", "recv"}:
+            computation.add(_after_all(op), "after-all", _TOKEN)
+            counter = _plain_shape(hlo_pb2.U32, ())
+            return _tuple_shape((array, counter, _TOKEN)), (*op.operands, _after_all(op))
+        shape = _TOKEN if op.kind == "send-done" else _tuple_shape((array, _TOKEN))
+        return shape, (op.name.replace("-done", ""),)
 
     def _describe(self, instruction: hlo_pb2.HloInstructionProto, op: Op) -> None:
         metadata = instruction.metadata

@@ -83,6 +83,7 @@ class Pod:
         input_stage: Which stage of the input pipeline is the slowest: batch, map or read.
         leak_bytes: Memory that each core allocates in every step and never frees.
         counters: Whether devices record hardware counters at the end of every step.
+        slices: Slices of TPUs that exchange parameters over the data-centre network; 1: nothing.
     """
 
     device: str = "tpu-v5e"
@@ -102,6 +103,7 @@ class Pod:
     input_stage: str = "read"
     leak_bytes: int = 0
     counters: bool = False
+    slices: int = 1
 
     def __post_init__(self) -> None:
         if self.device not in DEVICES:
@@ -135,6 +137,13 @@ class Pod:
             msg = f"no stage '{self.input_stage}' of the input pipeline; choose one of {names}"
             raise SimulationError(msg)
         _check("leak bytes", self.leak_bytes, 0, MAX_LEAK_BYTES)
+        _check("slices", self.slices, 1, self.hosts)
+        if self.slices > 1 and self.kind.family != "tpu":
+            msg = f"slices are of TPUs, not of {self.device}; choose another device"
+            raise SimulationError(msg)
+        if self.hosts % self.slices:
+            msg = f"{self.hosts} hosts do not make {self.slices} equal slices"
+            raise SimulationError(msg)
 
     @property
     def kind(self) -> Device:
@@ -159,7 +168,7 @@ class Pod:
             per_op = {"tpu": 1, "gpu": 2, "cpu": 2}[self.kind.family]
             executions = max(1, self.events // (steps * self.kind.cores_per_host * per_op))
         replicas = self.hosts * self.kind.cores_per_host
-        return Program(self.kind, choose_size(self.kind, executions), replicas)
+        return Program(self.kind, choose_size(self.kind, executions), replicas, self.slices)
 
     @cached_property
     def timeline(self) -> Timeline:

@@ -62,7 +62,7 @@ def serve(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True
     ) as child:
         try:
-            assert child.stdout is not None and child.stderr is not None  # noqa: S101, PT018
+            assert child.stdout is not None and child.stderr is not None  # noqa: S101, PT018 - for the type checker
             line = child.stdout.readline()
             if not line:
                 raise SimulationError(child.stderr.read().strip().removeprefix("podscope: "))

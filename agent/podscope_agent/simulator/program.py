@@ -4,7 +4,8 @@ Every number that is planted (flops, bytes, time) follows from the shapes here, 
 HLO protos and the truth cannot disagree.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Literal
 
@@ -12,7 +13,7 @@ from podscope_agent.simulator.devices import Device
 
 Kind = Literal[
     "infeed", "copy-start", "copy-done", "matmul", "matmul_add", "elementwise", "copy", "while",
-    "all-reduce", "update",
+    "all-reduce", "update", "send", "recv", "send-done", "recv-done",
 ]  # fmt: skip
 
 MODULE: Final = "jit_train_step"
@@ -27,6 +28,12 @@ _STEP_TARGET_PS: Final = 10_000_000_000
 _OP_TARGET_PS: Final = 4_000_000
 """Mean op time that is kept when a huge number of events is asked for."""
 _MAX_LAYERS: Final = 24
+TRANSFER_PS: Final[Mapping[Kind, int]] = {
+    "send": 3_000_000, "recv": 2_000_000, "send-done": 5_000_000, "recv-done": 40_000_000,
+}  # fmt: skip
+"""Time of the operations that exchange something with other slices."""
+TRANSFERS: Final = frozenset(TRANSFER_PS)
+EXCHANGES: Final = 2
 _GPU_ELEMENTWISE_WEIGHT: Final = 3
 """Flops that the GPU's cost analysis counts for one ordinary elementwise operation."""
 
@@ -98,6 +105,7 @@ class Op:
             "elementwise": "loop fusion",
             "update": "loop fusion",
             "copy": "data formatting",
+            **{kind: f"host {kind}" for kind in TRANSFERS},
         }.get(self.kind, self.kind)
 
     @property
@@ -170,13 +178,15 @@ class Program:
         body: Ops of one loop iteration.
         loop: The ``while`` op itself.
         collectives: The all-reduces of the gradients.
-        epilogue: The optimizer's ops.
+        epilogue: The optimizer's ops, and what several slices exchange meanwhile.
+        slices: How many slices there are.
     """
 
-    def __init__(self, device: Device, size: Size, replicas: int = 1) -> None:
+    def __init__(self, device: Device, size: Size, replicas: int = 1, slices: int = 1) -> None:
         self.device = device
         self.size = size
         self.replicas = replicas
+        self.slices = slices
         self.element_bytes = 4 if device.family == "cpu" else 2
         self._symbol = 0
         self._names: dict[str, int] = {}
@@ -204,6 +214,11 @@ class Program:
         return [Array((d, d)), Array((d, d)), Array((d, 4 * d)), Array((4 * d, d))] * (
             self.size.layers
         )
+
+    @property
+    def updates(self) -> list[Op]:
+        """The ops that make the new parameters."""
+        return [op for op in self.epilogue if op.kind == "update"]
 
     @property
     def activation(self) -> Array:
@@ -291,7 +306,7 @@ class Program:
             flops = 2 * elements * weight
         elif kind == "all-reduce":
             flops = elements * weight
-        is_free = kind in {"while", "copy-start", "copy-done"}
+        is_free = kind in {"while", "copy-start", "copy-done", *TRANSFERS}
         read = 0 if is_free else sum(s.elements for _, s in operands) * self.element_bytes
         written = 0 if is_free else elements * self.element_bytes
         if kind == "all-reduce":
@@ -392,6 +407,29 @@ class Program:
                 self._op("update", "adam_fusion", operands, (shape,),
                          f"jit(train_step)/optimizer/update_{i}", 126)
             )  # fmt: skip
+        if self.slices > 1:
+            self._build_exchanges()
+
+    def _build_exchanges(self) -> None:
+        """Slices send each other the parameters as they were, while these are updated."""
+        updates = list(self.epilogue)
+        begins, ends = [], []
+        for number in range(EXCHANGES):
+            array = self.weights[number]
+            name = f"jit(train_step)/exchange_{number}"
+            made = []
+            for kind, weight_ps in TRANSFER_PS.items():
+                operands = ((f"param.{number}", array),) if kind == "send" else ()
+                op = self._op(kind, kind, operands, (array,), name, 122)
+                made.append(replace(op, weight_ps=weight_ps))
+            begins.append(made[:2])
+            ends.append(made[2:])
+        self.epilogue = []
+        parts = [*begins, *ends]
+        share = max(1, len(updates) // (len(parts) + 1))
+        for number, part in enumerate(parts):
+            self.epilogue += [*part, *updates[number * share : (number + 1) * share]]
+        self.epilogue += updates[len(parts) * share :]
 
     def _matmul(
         self,

@@ -13,6 +13,7 @@ from podscope_agent.simulator.encoding import (
 from podscope_agent.simulator.hlo import op_text, shape_text
 from podscope_agent.simulator.pod import Pod, Window
 from podscope_agent.simulator.program import SOURCE_FILE, Op, Program
+from podscope_agent.simulator.slices import collective_description
 from podscope_agent.simulator.slots import after_compute, compute_bounds
 
 RUN_ID_LIMIT = 1 << 27
@@ -89,6 +90,9 @@ def _op_head(plane: PlaneWriter, program: Program, op: Op) -> bytes:
         plane.int_stat("raw_bytes_accessed", op.bytes_accessed),
         plane.str_stat("tf_op", f"{op.framework_name}:"),
     ]
+    if op.kind == "send":
+        description = collective_description(program.slices)
+        stats.append(plane.bytes_stat("dcn_collective_info", description))
     if op.outputs:
         shape = shape_text(program, op.outputs[0])
         stats.append(plane.str_stat("shape_with_layout", shape))

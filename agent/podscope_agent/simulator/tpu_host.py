@@ -23,6 +23,7 @@ def record_tpu_host(
     infeed = threads.line("tf_infeed")
     pipeline = InputPipeline(plane, threads.line("tf_data_iterator_resource"), pod.input_stage)
     cores = range(pod.kind.cores_per_host)
+    megascale = threads.line("megascale") if pod.slices > 1 else None
     memory = [MemoryEvents(plane, pod, core) for core in cores]
     to_profile_ps = (pod.started_at_ns - window.start_ns) * 1000
     for step in window.steps:
@@ -47,6 +48,9 @@ def record_tpu_host(
             _record_completion(plane, threads, core, step, start + timing.end_ps, memory[core])
         wait_ps = timing.period_ps - 20 * US - 180 * US
         python.add(plane.event_head("CommonPjRtBuffer::Await"), ahead + 170 * US, wait_ps)
+        if megascale is not None:
+            begin, end = timing.collective_end_ps[-1], timing.update_end_ps
+            megascale.add(plane.event_head("MegaScale: exchange"), start + begin, end - begin)
         waited = timing.input_ps[host]
         pipeline.produce(step, start - 200 * US, 200 * US + waited - _ENQUEUE_PS - US)
         pipeline.get_next(infeed, step, start, waited - _ENQUEUE_PS - US)

@@ -13,6 +13,7 @@ from podscope_agent.simulator.memory import LEAKING, peak_bytes
 from podscope_agent.simulator.pod import Pod
 from podscope_agent.simulator.program import Op
 from podscope_agent.simulator.server import ServedHost
+from podscope_agent.simulator.slices import transfers_truth
 from podscope_agent.simulator.slots import compute_bounds
 from podscope_agent.simulator.timeline import StepTiming
 from podscope_agent.simulator.xspace import mxu_utilization_percent, record_host
@@ -45,6 +46,7 @@ def planted_truth(pod: Pod, hosts: Sequence[ServedHost]) -> dict[str, Any]:
             "input_stage": pod.input_stage,
             "leak_bytes": pod.leak_bytes,
             "counters": pod.counters,
+            "slices": pod.slices,
             "started_at_ns": pod.started_at_ns,
             "peak_teraflops_per_second": kind.peak_tflops,
             "memory_gigabytes_per_second": kind.memory_gbps,
@@ -69,6 +71,7 @@ def planted_truth(pod: Pod, hosts: Sequence[ServedHost]) -> dict[str, Any]:
             "counters_per_core_step": step_counters(pod)
             if pod.counters and kind.family != "cpu"
             else {},
+            "slice_transfers": transfers_truth(program),
             "ops": [_op_truth(pod, op) for op in program.ops],
         },
         "capture": {"events": trace.event_count, "events_by_plane": trace.events_by_plane},
@@ -119,7 +122,8 @@ def _category_ps(pod: Pod, host: int) -> dict[str, int] | None:
                 add(category, bounds[i + 1] - bounds[i])
             arrival = timing.launch_ps(host) + compute_ps
             add("all-reduce", timing.collective_end_ps[-1] - arrival)
-            add("loop fusion", timing.update_end_ps - timing.collective_end_ps[-1])
+            for op in program.epilogue:
+                add(_category(pod, op), op.weight_ps)
             if is_tpu:
                 add("infeed", timing.input_ps[host])
             elif program.lead is not None:

@@ -1,4 +1,4 @@
-"""FLOPS, bytes, peak memory, leaks, counters and the slowest input stage come back as planted."""
+"""FLOPS, bytes, memory, leaks, counters, input stages and transfers come back as planted."""
 
 from typing import Any
 
@@ -122,3 +122,65 @@ def test_counters_add_up_to_what_was_planted(
         name: value * samples for name, value in planted.items()
     }
     assert {row["samples"] for row in rows} == ({samples} if planted else set())
+
+
+SLICES, HOSTS = 2, 4
+
+
+@pytest.fixture(scope="module")
+def sliced() -> tuple[dict[str, Any], list[HostPartial]]:
+    pod = Pod("tpu-v5e", HOSTS, STEPS, 3, slices=SLICES)
+    truth = planted_truth(pod, [ServedHost(i, pod.hostname(i), "", None) for i in range(HOSTS)])
+    return truth, [analyze_host(build_xspace(pod, host), f"h{host}") for host in range(HOSTS)]
+
+
+def test_transfers_between_slices_are_the_planted_ones(
+    sliced: tuple[dict[str, Any], list[HostPartial]],
+) -> None:
+    truth, partials = sliced
+    names = [partial.host for partial in partials]
+    tables = run_tool("megascale_stats", partials, Scope(names)).tables
+    planted = truth["program"]["slice_transfers"]
+    assert [one["transfer_type"] for one in planted] == ["ALL_REDUCE", "ALL_GATHER"]
+    per_host = STEPS * truth["pod"]["cores_per_host"]
+    for table, hosts, places in (("collectives", HOSTS, 1), ("by_host", 1, HOSTS)):
+        ids = [column.id for column in tables[table].columns]
+        rows = [dict(zip(ids, row, strict=True)) for row in tables[table].rows]
+        assert len(rows) == places * len(planted)
+        known = {one["rendezvous"]: one for one in planted}
+        for row in rows:
+            one = known[str(row["rendezvous"])]
+            for name in ("rendezvous", "transfer_type", "send_op", "recv_op", "sent_bytes"):
+                assert row[name] == one[name], name
+            assert (row["hosts"], row["occurrences"]) == (hosts, per_host * hosts)
+            parts = ("slack", "observed", "stall", "send", "send_done", "recv", "recv_done")
+            found_ps = {name: _number(row[f"{name}_us"]) * 1e6 for name in parts}
+            wanted_ps = {name: one[f"{name}_ps"] for name in parts}
+            assert found_ps == pytest.approx(wanted_ps, rel=1e-12, abs=1e-3)
+            needed = one["sent_bytes"] / one["slack_ps"] * 1e12
+            assert row["required_bytes_per_second"] == pytest.approx(needed, rel=1e-9)
+    assert {row[0] for row in tables["by_host"].rows} == set(names)
+
+
+def test_with_transfers_a_step_is_still_the_sum_of_its_parts(
+    sliced: tuple[dict[str, Any], list[HostPartial]],
+) -> None:
+    truth, partials = sliced
+    for partial, host in zip(partials, truth["hosts"], strict=True):
+        found: dict[str, float] = {}
+        for row in _rows(partial, "hlo_stats", "instructions"):
+            category = str(row["category"])
+            found[category] = found.get(category, 0.0) + _number(row["total_self_time_us"]) * 1e6
+        assert found == pytest.approx(host["category_ps"], rel=1e-12, abs=1)
+        assert found["host recv-done"] > 0
+
+
+def test_a_pod_of_one_slice_has_no_transfers(truth: dict[str, Any], partial: HostPartial) -> None:
+    assert truth["program"]["slice_transfers"] == []
+    assert run_tool("megascale_stats", [partial], Scope(["h0"])).status == "empty"
+
+
+def test_a_clock_rate_that_nobody_measured_is_unknown(pod: Pod, partial: HostPartial) -> None:
+    for tool in ("op_profile", "roofline_model"):
+        told = run_tool(tool, [partial], Scope(["h0"])).result["time_scale_ratio"]
+        assert told == (pytest.approx(1) if pod.kind.family == "tpu" else None)

@@ -212,9 +212,11 @@ def test_about_the_wanted_number_of_events_is_recorded(device: str, events: int)
     assert events * 0.8 <= recorded <= max(events * 1.3, 6_000)
 
 
-@pytest.mark.parametrize("device", DEVICE_NAMES)
-def test_the_hlo_proto_is_consistent(device: str) -> None:
-    pod = Pod(device, hosts=2)
+@pytest.mark.parametrize(
+    ("device", "slices"), [*((name, 1) for name in DEVICE_NAMES), ("tpu-v5e", 2)]
+)
+def test_the_hlo_proto_is_consistent(device: str, slices: int) -> None:
+    pod = Pod(device, hosts=2, slices=slices)
     plane = plane_of(space_of(pod), "/host:metadata")
     (entry,) = plane.event_metadata.values()
     proto = hlo_pb2.HloProto.FromString(bytes(stats_of(plane, list(entry.stats))["Hlo Proto"]))  # type: ignore[call-overload] # bytes
@@ -236,9 +238,12 @@ def test_the_hlo_proto_is_consistent(device: str) -> None:
         assert set(sequence.instruction_ids) <= ids
 
 
-@pytest.mark.parametrize("device", DEVICE_NAMES)
-def test_buffers_that_live_at_the_same_time_do_not_overlap(device: str) -> None:
-    assignment = hlo_pb2.HloProto.FromString(Pod(device).hlo).buffer_assignment
+@pytest.mark.parametrize(
+    ("device", "slices"), [*((name, 1) for name in DEVICE_NAMES), ("tpu-v5e", 2)]
+)
+def test_buffers_that_live_at_the_same_time_do_not_overlap(device: str, slices: int) -> None:
+    pod = Pod(device, slices, slices=slices)
+    assignment = hlo_pb2.HloProto.FromString(pod.hlo).buffer_assignment
     (trace,) = assignment.heap_simulator_traces
     heap = assignment.buffer_allocations[trace.buffer_allocation_index]
     places = {a.logical_buffer_id: (a.offset, a.offset + a.size) for a in heap.assigned}
@@ -346,6 +351,8 @@ def test_a_window_without_a_step_limit_holds_the_complete_steps() -> None:
         ("events", 0, "events 0"),
         ("slow_host", 4, "give 0 to 3"),
         ("slow_factor", 0.5, "slow factor 0.5"),
+        ("slices", 8, "slices 8"),
+        ("slices", 3, "4 hosts do not make 3 equal slices"),
         ("input_bound", 1.0, "input-bound 1.0"),
         ("input_bound", float("nan"), "input-bound nan"),
     ],
@@ -353,3 +360,8 @@ def test_a_window_without_a_step_limit_holds_the_complete_steps() -> None:
 def test_a_pod_that_cannot_be_is_refused(field: str, value: object, part: str) -> None:
     with pytest.raises(SimulationError, match=part):
         replace(Pod("tpu-v5e", hosts=4), **{field: value})  # type: ignore[arg-type] # wrong on purpose
+
+
+def test_slices_of_anything_but_tpus_are_refused() -> None:
+    with pytest.raises(SimulationError, match="slices are of TPUs, not of gpu-h100"):
+        Pod("gpu-h100", hosts=2, slices=2)
