@@ -42,8 +42,18 @@ def runtime_dirs() -> list[Path]:
     own = os.environ.get("XDG_RUNTIME_DIR")
     if own:
         folders.append(Path(own) / "podscope")
-    folders.append(Path(tempfile.gettempdir()) / f"podscope-{os.getuid()}")
+    shared = Path(tempfile.gettempdir()) / f"podscope-{os.getuid()}"
+    if is_own(shared):
+        folders.append(shared)
     return folders
+
+
+def is_own(folder: Path) -> bool:
+    """Whether a folder is this user's, or not there; where all may write, any may be quicker."""
+    try:
+        return folder.lstat().st_uid == os.getuid()
+    except OSError:
+        return True
 
 
 class Registration:
@@ -119,7 +129,7 @@ class Registration:
         """Tell of new steps until either side ends; the agent never says anything."""
         told = 0
         connection.settimeout(_TELL_EVERY_S)
-        while True:
+        while not self._over.is_set():
             try:
                 if not connection.recv(4096):
                     return

@@ -7,8 +7,7 @@ use, and what the loaded frameworks' own profilers see.
 """
 
 import importlib
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from podscope.profiler.annotation import StepTrace, Trace
 from podscope.profiler.errors import ProfilerAlreadyRunningError, ProfilerError
@@ -19,8 +18,10 @@ from podscope.profiler.steps import steps
 
 if TYPE_CHECKING:
     from podscope.profiler import client, server
+    from podscope.profiler.access import Access
 
 __all__ = [
+    "Access",
     "Profile",
     "ProfilerAlreadyRunningError",
     "ProfilerError",
@@ -36,9 +37,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> Any:
     """What needs gRPC is imported at its first use: programs that name spans alone go without."""
     if name in ("client", "server"):
         return importlib.import_module(f"{__name__}.{name}")
+    if name == "Access":
+        return importlib.import_module(f"{__name__}.access").Access
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import grpc
 
 from podscope import wire
+from podscope.profiler.access import Access
 from podscope.profiler.errors import ProfilerError
 from podscope.profiler.files import save_xspace, session_name
 from podscope.profiler.options import ProfilerOptions
@@ -56,6 +57,8 @@ def trace(
     worker_list: str = "",
     num_tracing_attempts: int = 3,
     options: ProfilerOptions | None = None,
+    *,
+    access: Access | None = None,
 ) -> list[WorkerResult]:
     """Profile one or more workers at once into a log folder.
 
@@ -71,6 +74,8 @@ def trace(
         worker_list: Further addresses.
         num_tracing_attempts: How often each worker is tried; one that succeeded is left alone.
         options: Tracer levels and delay.
+        access: For agents that serve TLS or want a token. Without, the collector's fan-out takes
+            what ``PODSCOPE_COLLECTOR_AGENT_…`` names.
 
     Returns:
         One result per worker, in order; some may have failed.
@@ -86,9 +91,15 @@ def trace(
     attempts = max(1, num_tracing_attempts)
     fanout = _collector()
     if fanout is not None:
-        results = _through_collector(fanout, addresses, str(logdir), duration_ms, attempts, chosen)
+        results = _through_collector(
+            fanout, addresses, str(logdir), duration_ms, attempts, chosen, access
+        )
+    elif "://" in str(logdir):
+        msg = f"writing to {logdir} needs: pip install 'podscope[collector]'; or give a folder"
+        raise ProfilerError(msg)
     else:
-        results = _directly(addresses, Path(logdir), duration_ms, attempts, chosen)
+        link = _Link(access or Access())
+        results = _directly(link, addresses, Path(logdir), duration_ms, attempts, chosen)
     if all(result.file is None for result in results):
         problems = "; ".join(f"{result.address}: {result.problem}" for result in results)
         msg = f"no worker gave a profile: {problems}"
@@ -111,7 +122,11 @@ def _through_collector(
     duration_ms: int,
     attempts: int,
     options: ProfilerOptions,
+    access: Access | None,
 ) -> list[WorkerResult]:
+    shown: dict[str, Any] = {}
+    if access is not None:
+        shown = {"agent_token": access.token, "agent_tls": access.credentials()}
     request: dict[str, Any] = {
         "duration_ms": duration_ms,
         "attempts": attempts,
@@ -121,7 +136,7 @@ def _through_collector(
         "python_tracer_level": options.python_tracer_level,
     }
     try:
-        hosts = fanout.capture_to_folder(addresses, logdir, request)
+        hosts = fanout.capture_to_folder(addresses, logdir, request, **shown)
     except PodscopeError as error:
         raise ProfilerError(str(error)) from error
     root = Path() if "://" in logdir else Path(logdir)
@@ -142,21 +157,34 @@ def _problem(host: Any) -> str:
 
 
 def _directly(
-    addresses: list[str], logdir: Path, duration_ms: int, attempts: int, options: ProfilerOptions
+    link: "_Link",
+    addresses: list[str],
+    logdir: Path,
+    duration_ms: int,
+    attempts: int,
+    options: ProfilerOptions,
 ) -> list[WorkerResult]:
     request = _request(duration_ms, options)
     session = session_name()
     with futures.ThreadPoolExecutor(min(len(addresses), _WIDTH)) as pool:
         return list(
             pool.map(
-                lambda address: _trace_one(address, request, logdir, session, attempts),
+                lambda address: _trace_one(link, address, request, logdir, session, attempts),
                 addresses,
             )
         )
 
 
-def monitor(service_addr: str, duration_ms: int, level: int = 1) -> str:
+def monitor(
+    service_addr: str, duration_ms: int, level: int = 1, *, access: Access | None = None
+) -> str:
     """Return a worker's live figures as text.
+
+    Args:
+        service_addr: The agent's address.
+        duration_ms: Window of the figures.
+        level: 1 or 2, which tells more.
+        access: For an agent that serves TLS or wants a token.
 
     Raises:
         ProfilerError: the worker does not answer, or has no such figures.
@@ -166,7 +194,8 @@ def monitor(service_addr: str, duration_ms: int, level: int = 1) -> str:
         duration_ms=duration_ms, monitoring_level=level, timestamp=True
     ).SerializeToString()
     try:
-        answer = _call(address, methods.MONITOR, request, _GRACE_S + duration_ms / 1000)
+        link = _Link(access or Access())
+        answer = link.call(address, methods.MONITOR, request, _GRACE_S + duration_ms / 1000)
     except grpc.RpcError as error:
         msg = f"{address}: {error.code().name}: {error.details()}"
         if error.code() is grpc.StatusCode.UNIMPLEMENTED:
@@ -206,21 +235,25 @@ def _request(duration_ms: int, options: ProfilerOptions) -> "wire.ProfileRequest
 
 
 def _trace_one(
-    address: str, request: "wire.ProfileRequest", logdir: Path, session: str, attempts: int
+    link: "_Link",
+    address: str,
+    request: "wire.ProfileRequest",
+    logdir: Path,
+    session: str,
+    attempts: int,
 ) -> WorkerResult:
     sent = wire.ProfileRequest()
     sent.CopyFrom(request)
     sent.host_name = address
     sent.session_id = session
-    window_s = request.opts.duration_ms / 1000
+    delay_s = max(0.0, request.opts.start_timestamp_ns / 1e9 - time.time())
+    wait_s = delay_s + 2 * request.opts.duration_ms / 1000 + _GRACE_S
     problem = ""
     for attempt in range(attempts):
         if attempt:
             time.sleep(_FIRST_PAUSE_S * 2**attempt)
         try:
-            answer = _call(
-                address, methods.PROFILE, sent.SerializeToString(), 2 * window_s + _GRACE_S
-            )
+            answer = link.call(address, methods.PROFILE, sent.SerializeToString(), wait_s)
         except grpc.RpcError as error:
             problem = f"{error.code().name}: {error.details()}"
             if error.code() in _FINAL:
@@ -234,8 +267,22 @@ def _trace_one(
     return WorkerResult(address, None, problem)
 
 
-def _call(address: str, path: str, body: bytes, timeout_s: float) -> bytes:
-    with grpc.insecure_channel(address, options=_OPTIONS) as channel:
-        method = channel.unary_unary(path, request_serializer=bytes, response_deserializer=bytes)
-        answer: bytes = method(body, timeout=timeout_s)
-        return answer
+class _Link:
+    """Calls with what a client shows."""
+
+    def __init__(self, access: Access) -> None:
+        self._metadata = access.metadata
+        self._credentials = access.credentials()
+
+    def call(self, address: str, path: str, body: bytes, timeout_s: float) -> bytes:
+        with self._channel(address) as channel:
+            method = channel.unary_unary(
+                path, request_serializer=bytes, response_deserializer=bytes
+            )
+            answer: bytes = method(body, timeout=timeout_s, metadata=self._metadata)
+            return answer
+
+    def _channel(self, address: str) -> grpc.Channel:
+        if self._credentials is None:
+            return grpc.insecure_channel(address, options=_OPTIONS)
+        return grpc.secure_channel(address, self._credentials, options=_OPTIONS)

@@ -1,5 +1,6 @@
 """Profiles on disk, in the layout that TensorBoard and XProf read."""
 
+import contextlib
 import os
 import re
 import socket
@@ -32,6 +33,8 @@ def save_xspace(logdir: Path, session: str, address: str, xspace: bytes) -> Path
         temporary.write_bytes(xspace)
         temporary.replace(file)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         msg = f"cannot write to {file.parent}: {error.strerror}"
         raise ProfilerError(msg) from error
     return file

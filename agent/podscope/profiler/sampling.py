@@ -84,10 +84,13 @@ class StackSampler:
         own = threading.get_ident()
         pause_s = 0.0
         # The first at once: the shortest capture shows where its threads were.
+        counted_s = self._cpu_clock()
         while not (self.samples and self._stopping.wait(pause_s)):
-            began_s = self._cpu_clock()
             self._sample(own)
-            pause_s = self._pace.pause_s(self._cpu_clock() - began_s)
+            # Since the last count: waking up costs too.
+            now_s = self._cpu_clock()
+            pause_s = self._pace.pause_s(now_s - counted_s)
+            counted_s = now_s
 
     def _sample(self, own: int) -> None:
         now_ns = time.perf_counter_ns()

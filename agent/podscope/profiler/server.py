@@ -70,7 +70,7 @@ def start(port: int, host: str = "127.0.0.1") -> int:
         if "_serve" in thread.name:
             thread.name = "podscope-server"
     _server = server
-    reached_by = "localhost" if host in {"0.0.0.0", "::", "127.0.0.1", "::1"} else host  # noqa: S104
+    reached_by = "localhost" if host in {"0.0.0.0", "::", "127.0.0.1", "::1"} else host  # noqa: S104 - compared, not bound
     _registration = Registration(bound, reached_by, "python")
     return bound
 
@@ -112,8 +112,9 @@ def stop() -> None:
 
 class _Service:
     def __init__(self) -> None:
-        self._ended = threading.Event()
-        self._session_id: str | None = None
+        # Of the capture that runs. Each has an event of its own: an earlier call's end may be told
+        # when the next one records already.
+        self._running: tuple[str, threading.Event] | None = None
         self._lock = threading.Lock()
 
     def profile(self, body: bytes, context: grpc.ServicerContext) -> bytes:
@@ -130,23 +131,28 @@ class _Service:
             text = "start_timestamp_ns lies more than an hour ahead"
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
         with self._lock:
-            if self._session_id is not None:
+            if self._running is not None:
                 context.abort(grpc.StatusCode.INTERNAL, methods.BUSY_DETAILS)
-            self._session_id = request.session_id
-            self._ended.clear()
+            ended = threading.Event()
+            self._running = (request.session_id, ended)
         try:
-            return self._capture(request, context)
+            return self._capture(request, context, ended)
         finally:
-            self._session_id = None
+            self._running = None
 
-    def _capture(self, request: "wire.ProfileRequest", context: grpc.ServicerContext) -> bytes:
+    def _capture(
+        self,
+        request: "wire.ProfileRequest",
+        context: grpc.ServicerContext,
+        ended: threading.Event,
+    ) -> bytes:
         # Called at once when the client is gone: the wait below ends with it.
-        if not context.add_callback(self._ended.set):
-            self._ended.set()
+        if not context.add_callback(ended.set):
+            ended.set()
         options = request.opts
         delay_s = options.start_timestamp_ns / 1e9 - time.time()
         if delay_s > 0:
-            self._ended.wait(delay_s)
+            ended.wait(delay_s)
         try:
             session = Session(
                 ProfilerOptions(
@@ -161,7 +167,7 @@ class _Service:
             context.abort(grpc.StatusCode.INTERNAL, methods.BUSY_DETAILS)
             raise
         try:
-            self._ended.wait(options.duration_ms / 1000)
+            ended.wait(options.duration_ms / 1000)
         finally:
             # Whatever happens: a session left open would refuse every later capture.
             xspace = session.stop()
@@ -176,6 +182,9 @@ class _Service:
 
     def terminate(self, body: bytes, _context: grpc.ServicerContext) -> bytes:
         """End the capture of a session early; another session's is not touched."""
-        if self._session_id == wire.TerminateRequest.FromString(body).session_id:
-            self._ended.set()
+        running = self._running
+        if running is not None:
+            session_id, ended = running
+            if session_id == wire.TerminateRequest.FromString(body).session_id:
+                ended.set()
         return b""

@@ -11,6 +11,7 @@ from podscope import wire
 from podscope.profiler import frameworks, recording
 from podscope.profiler.counters import Counters, counter_line
 from podscope.profiler.errors import ProfilerAlreadyRunningError
+from podscope.profiler.frameworks.session import FrameworkSession
 from podscope.profiler.garbage import GarbageWatch
 from podscope.profiler.joining import join
 from podscope.profiler.options import TRACE_CALLS, ProfilerOptions
@@ -52,21 +53,41 @@ class Session:
         self._lock = _lock
         self.is_empty = True
         self._warnings: list[str] = []
+        self._frameworks: list[FrameworkSession] = []
+        self._recording = Recording(self._mark_thread)
+        self._tracer: _PythonTracer | None = None
+        self._garbage: GarbageWatch | None = None
+        self._counters: Counters | None = None
+        try:
+            self._begin(options, is_remote=is_remote)
+        except BaseException:
+            # No thread to be had, an interrupt: what began ends, and the next capture can begin.
+            self._end()
+            raise
+
+    def _begin(self, options: ProfilerOptions, *, is_remote: bool) -> None:
         # Before the own recording: it may take a while, and its start is the earlier one then.
         self._frameworks = frameworks.start(options, self._warnings, is_remote=is_remote)
         self._recording = Recording(self._mark_thread)
         self._recording.meet_threads()
         self._tracer = self._started_tracer(options.python_tracer_level)
-        self._garbage: GarbageWatch | None = None
-        self._counters: Counters | None = None
         if options.host_tracer_level > 0:
             recording.active = self._recording
             self._garbage = GarbageWatch(self._recording)
-            self._counters = Counters()
-            self._counters.start()
+            counters = Counters()
+            counters.start()
+            self._counters = counters
 
     def stop(self) -> bytes:
         """End the capture; return its XSpace, serialised."""
+        stop_unix_ns, spaces = self._end()
+        traced = {} if self._tracer is None else self._tracer.spans
+        self.is_empty = not (spaces or self._recording.spans or traced)
+        own = self._own_space(traced, stop_unix_ns)
+        return join(own, self._recording.start_unix_ns, spaces)
+
+    def _end(self) -> tuple[int, list[bytes]]:
+        """When the capture ended, and what the frameworks recorded; the next one can begin."""
         try:
             recording.active = None
             if self._garbage is not None:
@@ -77,13 +98,9 @@ class Session:
             if self._counters is not None:
                 self._counters.stop()
             stop_unix_ns = time.time_ns()
-            spaces = frameworks.stop(self._frameworks, self._warnings)
+            return stop_unix_ns, frameworks.stop(self._frameworks, self._warnings)
         finally:
             self._lock.release()
-        traced = {} if self._tracer is None else self._tracer.spans
-        self.is_empty = not (spaces or self._recording.spans or traced)
-        own = self._own_space(traced, stop_unix_ns)
-        return join(own, self._recording.start_unix_ns, spaces)
 
     def _started_tracer(self, level: int) -> _PythonTracer | None:
         tracer: _PythonTracer

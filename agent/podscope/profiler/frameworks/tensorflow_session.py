@@ -40,8 +40,6 @@ class _TensorFlowSession:
         self._module = module
         trace_me = sys.modules.get("tensorflow.python.profiler.internal._pywrap_traceme")
         self._trace_me = None if trace_me is None else trace_me.TraceMe
-        # The session hands its XSpace out as a file alone.
-        self._folder = Path(tempfile.mkdtemp(prefix="podscope-"))
         self._session = module._pywrap_profiler.ProfilerSession()
         self._placeholder = _Placeholder(module)
         asked = {
@@ -50,6 +48,8 @@ class _TensorFlowSession:
             "python_tracer_level": 0,
             "device_tracer_level": options.device_tracer_level,
         }
+        # The session hands its XSpace out as a file alone.
+        self._folder = Path(tempfile.mkdtemp(prefix="podscope-"))
         try:
             with module._profiler_lock:
                 if module._profiler is not None:

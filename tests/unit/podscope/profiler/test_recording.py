@@ -10,7 +10,8 @@ import pytest
 
 from podscope import profiler
 from podscope.profiler import recording
-from podscope.profiler.counters import COUNTER_LINE
+from podscope.profiler.counters import COUNTER_LINE, Counters
+from podscope.profiler.files import save_xspace
 from podscope.profiler.garbage import PAUSE_NAME
 from podscope_protos.v1.xplane_pb2 import XPlane, XSpace
 
@@ -169,7 +170,7 @@ def test_a_delayed_capture_that_meets_another_says_so(tmp_path: Path) -> None:
 
 
 def wait_until_recording() -> None:
-    deadline_s = time.monotonic() + 60
+    deadline_s = time.monotonic() + 300
     while recording.active is None:
         assert time.monotonic() < deadline_s
         time.sleep(0.01)
@@ -184,6 +185,32 @@ def test_a_profile_may_be_thrown_away(tmp_path: Path) -> None:
     profiler.start(tmp_path)
     assert profiler.stop(save=False) is None
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_capture_that_cannot_begin_does_not_stand_in_the_way_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Counters) -> None:
+        msg = "can't start new thread"
+        raise RuntimeError(msg)
+
+    with monkeypatch.context() as limited:
+        limited.setattr(Counters, "start", fail)
+        with pytest.raises(RuntimeError, match="new thread"):
+            profiler.start(tmp_path)
+    assert recording.active is None
+    assert not [thread for thread in threading.enumerate() if "sampler" in thread.name]
+    with profiler.Profile(tmp_path, SPANS_ONLY), profiler.Trace("later"):
+        pass
+    assert [name for name, _, _ in events(read(tmp_path))] == ["later"]
+
+
+def test_a_file_that_cannot_take_its_name_leaves_nothing_behind(tmp_path: Path) -> None:
+    taken = tmp_path / "plugins" / "profile" / "run" / "w0.xplane.pb"
+    taken.mkdir(parents=True)
+    with pytest.raises(profiler.ProfilerError, match="cannot write to"):
+        save_xspace(tmp_path, "run", "w0", b"profile")
+    assert list(taken.parent.iterdir()) == [taken]
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ WHOLE_TEST_MS = 600_000
 
 
 def wait_until_recording() -> None:
-    deadline_s = time.monotonic() + 60
+    deadline_s = time.monotonic() + 300
     while recording.active is None:
         assert time.monotonic() < deadline_s
         time.sleep(0.01)
@@ -136,6 +136,44 @@ def test_a_caller_with_an_event_loop_may_capture(address: str, tmp_path: Path) -
 def test_an_address_that_cannot_be_one_is_refused(bad: str, tmp_path: Path) -> None:
     with pytest.raises(profiler.ProfilerError):
         profiler.client.trace(bad, tmp_path, 50)
+
+
+def test_an_object_store_without_the_collector_is_refused_with_advice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profiler.client, "_FANOUT", "podscope_collector.not_installed")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(profiler.ProfilerError, match=r"podscope\[collector\]"):
+        profiler.client.trace("127.0.0.1:1", "s3://bucket/logs", 50)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_worker_has_its_deadline_beyond_the_delay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profiler.client, "_FANOUT", "podscope_collector.not_installed")
+    remaining: list[float | None] = []
+
+    def answer(_: bytes, context: grpc.ServicerContext) -> bytes:
+        remaining.append(context.time_remaining())
+        return b""
+
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    handlers = {"Profile": grpc.unary_unary_rpc_method_handler(answer)}
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler(methods.PROFILER_SERVICE, handlers),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    options = profiler.ProfilerOptions(delay_ms=1_000_000)
+    with pytest.raises(profiler.ProfilerError, match="no events"):
+        profiler.client.trace(
+            f"127.0.0.1:{port}", tmp_path, 50, num_tracing_attempts=1, options=options
+        )
+    server.stop(None).wait()
+    [seconds] = remaining
+    assert seconds is not None
+    assert seconds > 900
 
 
 def test_live_figures_are_the_agents(address: str) -> None:
