@@ -66,10 +66,9 @@ class Delivery:
         host = request.opts.override_hostname or request.host_name.replace(":", "_")
         metadata: list[tuple[str, str]] = []
         for part in files:
-            name = f"{host}.{part.suffix}" if part.suffix else host
             try:
                 written = self._repository.write(
-                    request.repository_root, request.session_id, name, part.pieces
+                    request.repository_root, request.session_id, part.name(host), part.pieces
                 )
             except RepositoryError as error:
                 raise RpcFailure(grpc.StatusCode.INTERNAL, str(error)) from error

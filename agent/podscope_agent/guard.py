@@ -33,7 +33,11 @@ class Budget:
 
 
 class OverheadGuard:
-    """Knows what was captured lately, and what a further capture would make of it."""
+    """Knows what was captured lately, and what a further capture would make of it.
+
+    Attributes:
+        spent_s: Windows of all captures so far.
+    """
 
     def __init__(self, budget: Budget, free_disk_bytes: Callable[[], int] | None = None) -> None:
         """Hold captures to `budget`; `free_disk_bytes` tells what is left for profiles."""
@@ -41,6 +45,12 @@ class OverheadGuard:
         self._free_disk_bytes = free_disk_bytes
         self._windows: deque[tuple[float, float]] = deque()
         self._last_end: float | None = None
+        self.spent_s = 0.0
+
+    @property
+    def budget_s(self) -> float | None:
+        """Seconds of each hour that may be captured; None without such a limit."""
+        return self.budget.max_time_ratio * _SHARE_WINDOW_S or None
 
     def admit(self, duration_s: float) -> None:
         """Let a capture of this length begin.
@@ -87,13 +97,18 @@ class OverheadGuard:
         """Count a capture that ended now, with the length of its window."""
         now = time.monotonic()
         self._last_end = now
+        self.spent_s += duration_s
         self._windows.append((now, duration_s))
+        self._forget_before(now)
 
     def _ratio_with(self, duration_s: float, now: float) -> float:
-        while self._windows and self._windows[0][0] < now - _SHARE_WINDOW_S:
-            self._windows.popleft()
+        self._forget_before(now)
         captured = sum(seconds for _, seconds in self._windows) + duration_s
         return captured / _SHARE_WINDOW_S
+
+    def _forget_before(self, now: float) -> None:
+        while self._windows and self._windows[0][0] < now - _SHARE_WINDOW_S:
+            self._windows.popleft()
 
 
 def _refuse(text: str) -> None:

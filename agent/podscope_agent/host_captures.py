@@ -4,7 +4,7 @@ import asyncio
 import resource
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,10 +13,12 @@ import structlog
 from google.protobuf.message import DecodeError
 
 from podscope_agent.errors import AgentError
+from podscope_agent.merge import HostPart
 from podscope_agent.repository import Repository
 from podscope_agent.results import PIECE_BYTES, ResultSpool, StoredResult
 from podscope_agent.rpc import RpcFailure
 from podscope_agent.session import HostSession, MergedCapture
+from podscope_protos.methods import MAX_MESSAGE_BYTES
 from podscope_protos.v1 import agent_service_pb2 as own
 from podscope_protos.v1 import profiler_service_pb2 as wire
 
@@ -24,6 +26,8 @@ log = structlog.get_logger()
 
 _MAX_ID_LENGTH: Final = 128
 _MAX_REMEMBERED: Final = 256
+
+_CANCELLED: Final = "the capture was cancelled"
 
 State = own.CaptureResponse.State
 
@@ -39,8 +43,18 @@ class _Known:
 class HostCaptures:
     """Runs captures apart from the calls that asked for them, so that a lost call loses nothing."""
 
-    def __init__(self, session: HostSession, spool: ResultSpool, repository: Repository) -> None:
-        """Capture with `session`; keep profiles in `spool`, or write them to `repository`."""
+    def __init__(
+        self,
+        session: HostSession,
+        spool: ResultSpool,
+        repository: Repository,
+        limit_bytes: int = MAX_MESSAGE_BYTES,
+    ) -> None:
+        """Capture with `session`; keep profiles in `spool`, or write them to `repository`.
+
+        A profile above `limit_bytes` becomes one of each process: no reader takes more than 2 GiB.
+        """
+        self._limit_bytes = limit_bytes
         self._session = session
         self._spool = spool
         self._repository = repository
@@ -76,15 +90,23 @@ class HostCaptures:
             return False
         known.task.cancel()
         await asyncio.wait({known.task})
+        if known.response.state == State.STATE_RUNNING:
+            # It was ended before it had begun.
+            _fail(known.response, grpc.StatusCode.CANCELLED.name, _CANCELLED)
         return True
 
     async def fetch(self, request: own.FetchRequest) -> AsyncIterator[own.FetchResponse]:
         """The profile of a capture from an offset on, in pieces; waits for one that still runs.
 
         Raises:
-            RpcFailure: NOT_FOUND for an unknown or expired one, else how the capture failed.
+            RpcFailure: NOT_FOUND for an unknown or expired one, OUT_OF_RANGE for a part or an
+                offset that it has not, else how the capture failed.
         """
-        stored = await self._stored(request.capture_id)
+        parts = await self._stored(request.capture_id)
+        if request.part >= len(parts):
+            text = f"the profile has {len(parts)} parts, none is number {request.part}"
+            raise RpcFailure(grpc.StatusCode.OUT_OF_RANGE, text)
+        stored = parts[request.part]
         if request.offset > stored.size:
             text = f"the profile has {stored.size} bytes, less than the offset {request.offset}"
             raise RpcFailure(grpc.StatusCode.OUT_OF_RANGE, text)
@@ -118,14 +140,14 @@ class HostCaptures:
             await self.cancel(capture_id)
         self._spool.close()
 
-    async def _stored(self, capture_id: str) -> StoredResult:
+    async def _stored(self, capture_id: str) -> tuple[StoredResult, ...]:
         known = self._known.get(capture_id)
         if known is not None and known.task is not None:
             await asyncio.wait({known.task})
         if known is not None and known.response.state == State.STATE_FAILED:
             raise RpcFailure(_status(known.response.grpc_code), known.response.message)
         stored = self._spool.find(capture_id)
-        if stored is None:
+        if not stored:
             text = f"no profile of capture '{capture_id[:40]}' is kept here; capture again"
             raise RpcFailure(grpc.StatusCode.NOT_FOUND, text)
         return stored
@@ -169,43 +191,76 @@ class HostCaptures:
         began, cpu = time.monotonic(), _cpu_seconds()
         try:
             merged = await self._session.capture(wanted, None)
-            await asyncio.to_thread(
-                self._keep, capture_id, wanted, merged, response, to_repository=to_repository
+            response.cost.target_seconds = merged.cost.target_seconds
+            kept = await asyncio.to_thread(
+                self._kept, capture_id, wanted, merged, to_repository=to_repository
             )
+            response.MergeFrom(kept)
         except RpcFailure as failure:
             _fail(response, failure.status.name, failure.details)
         except AgentError as error:
             _fail(response, grpc.StatusCode.RESOURCE_EXHAUSTED.name, str(error))
         except asyncio.CancelledError:
-            _fail(response, grpc.StatusCode.CANCELLED.name, "the capture was cancelled")
+            _fail(response, grpc.StatusCode.CANCELLED.name, _CANCELLED)
+        except Exception as error:
+            # Who asks would be told for ever that it runs.
+            log.exception("capture_failed", capture=capture_id)
+            text = f"unexpected {type(error).__name__}: {error}; please report this"
+            _fail(response, grpc.StatusCode.INTERNAL.name, text)
         finally:
             response.cost.wall_seconds = time.monotonic() - began
             response.cost.agent_cpu_seconds = _cpu_seconds() - cpu
-            response.cost.bytes = response.size_bytes
+            more = sum(part.size_bytes for part in response.more_parts)
+            response.cost.bytes = response.size_bytes + more
 
-    def _keep(
+    def _kept(
         self,
         capture_id: str,
         wanted: wire.ProfileRequest,
         merged: MergedCapture,
-        response: own.CaptureResponse,
         *,
         to_repository: bool,
-    ) -> None:
-        if merged.is_empty:
-            response.state = State.STATE_EMPTY
+    ) -> own.CaptureResponse:
+        """Store the profile; return what there is to tell of it, apart from the shared answer.
+
+        A capture that is cancelled meanwhile has been answered already, and stays cancelled.
+        """
+        files = merged.files(self._limit_bytes)
         if to_repository and not merged.is_empty:
-            host = wanted.opts.override_hostname or wanted.host_name.replace(":", "_")
-            written = self._repository.write(
-                wanted.repository_root, wanted.session_id, host, merged.pieces
-            )
-            response.path = written.path
-            response.size_bytes, response.sha256 = written.size, written.sha256
+            told = self._written(wanted, files)
         else:
-            stored = self._spool.put(capture_id, merged.pieces)
-            response.size_bytes, response.sha256 = stored.size, stored.sha256
-        if not merged.is_empty:
-            response.state = State.STATE_DONE
+            kept = self._spool.put(capture_id, *(file.pieces for file in files))
+            told = [
+                own.CapturedPart(suffix=file.suffix, size_bytes=one.size, sha256=one.sha256)
+                for file, one in zip(files, kept, strict=True)
+            ]
+        first, *more = told
+        return own.CaptureResponse(
+            state=State.STATE_EMPTY if merged.is_empty else State.STATE_DONE,
+            size_bytes=first.size_bytes,
+            sha256=first.sha256,
+            path=first.path,
+            more_parts=more,
+        )
+
+    def _written(
+        self, wanted: wire.ProfileRequest, files: Sequence[HostPart]
+    ) -> list[own.CapturedPart]:
+        host = wanted.opts.override_hostname or wanted.host_name.replace(":", "_")
+        told = []
+        for file in files:
+            written = self._repository.write(
+                wanted.repository_root, wanted.session_id, file.name(host), file.pieces
+            )
+            told.append(
+                own.CapturedPart(
+                    suffix=file.suffix,
+                    size_bytes=written.size,
+                    sha256=written.sha256,
+                    path=written.path,
+                )
+            )
+        return told
 
 
 def _fail(response: own.CaptureResponse, code: str, message: str) -> None:

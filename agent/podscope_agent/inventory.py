@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -93,13 +94,20 @@ class TargetInventory:
         """
         known = {_place(target.address): target for target in self._static}
         for source in ("kubernetes", "registered"):
-            known.update({_place(t.address): t for t in self._found[source].values()})
+            # A copy: the metrics' thread asks while the event loop adds and removes.
+            known.update({_place(t.address): t for t in list(self._found[source].values())})
         return tuple(known.values())
 
     @property
     def addresses(self) -> tuple[str, ...]:
         """Where they are."""
         return tuple(target.address for target in self.targets)
+
+    @property
+    def step_time_s(self) -> float | None:
+        """How long a step of the slowest process takes; None when no process says it."""
+        told = (target.step_time_s for target in self.targets)
+        return max((seconds for seconds in told if seconds is not None), default=None)
 
     def put(self, key: str, target: KnownTarget) -> None:
         """Add a registered target under a key of its own."""
@@ -136,23 +144,31 @@ class TargetInventory:
                 replace(target, state=TargetState.BUSY, detail="a capture of this agent runs")
                 for target in targets
             )
+        states = self._states
         if time.monotonic() - self._looked_at >= _FRESH_S or any(
-            target.address not in self._states for target in targets
+            target.address not in states for target in targets
         ):
             found = await asyncio.gather(*(_probe(channel_of(t.address)) for t in targets))
-            self._states = {t.address: state for t, state in zip(targets, found, strict=True)}
+            # Nobody else's until all is known: who asks meanwhile has other targets, perhaps.
+            states = {t.address: state for t, state in zip(targets, found, strict=True)}
             owners = await asyncio.to_thread(owners_of_ports)
-            for address, (state, detail) in self._states.items():
+            for address, (state, detail) in states.items():
                 pids = owners.get(port_of(address), ())
                 if len(pids) > 1:
                     told = [detail, shared_port_text(address, pids)]
-                    self._states[address] = (state, "; ".join(filter(None, told)))
-            self._looked_at = time.monotonic()
+                    states[address] = (state, "; ".join(filter(None, told)))
+            self._states, self._looked_at = states, time.monotonic()
         examined = []
         for target in targets:
-            state, detail = self._states[target.address]
+            state, detail = states[target.address]
             examined.append(replace(target, state=state, detail=detail))
         return tuple(examined)
+
+
+def is_own_host(address: str) -> bool:
+    """Whether ``host:port`` names this host."""
+    host = address.rpartition(":")[0].strip("[]")
+    return host in _own_addresses() or host == socket.gethostname()
 
 
 def _place(address: str) -> tuple[str, str]:

@@ -90,6 +90,10 @@ class HostPart:
     suffix: str
     pieces: Pieces
 
+    def name(self, host: str) -> str:
+        """What stands before ``.xplane.pb`` in the name of its file."""
+        return f"{host}.{self.suffix}" if self.suffix else host
+
 
 @dataclass
 class _Merged:
@@ -136,26 +140,33 @@ def merge_xspaces(processes: Sequence[ProcessXSpace], warnings: Sequence[str] = 
     return Pieces(merged.chunks)
 
 
-def merge_into_files(
-    processes: Sequence[ProcessXSpace], warnings: Sequence[str], limit_bytes: int
+def merged_into_files(
+    whole: Pieces, processes: Sequence[ProcessXSpace], warnings: Sequence[str], limit_bytes: int
 ) -> list[HostPart]:
     """The host's profile as one file, or as one of each process when it would be too large.
 
     No reader of protobuf messages takes more than 2 GiB.
+
+    Args:
+        whole: What ``merge_xspaces`` made of the processes and the warnings.
+        processes: What it is made of.
+        warnings: What it tells beside them.
+        limit_bytes: Of one file.
     """
-    whole = merge_xspaces(processes, warnings)
     if whole.size <= limit_bytes or len(processes) == 1:
         return [HostPart("", whole)]
     split = (
         f"the profile of this host has {whole.size:,} bytes, more than one file can have "
         f"({limit_bytes:,}): each of its {len(processes)} processes has a file of its own"
     )
+    # One that sent nothing is told of by a warning, not by a file.
+    first, *others = [process for process in processes if process.xspace]
     return [
-        HostPart(
-            "" if index == 0 else f"process-{process.process}",
-            merge_xspaces([process], [*warnings, split] if index == 0 else [split]),
-        )
-        for index, process in enumerate(processes)
+        HostPart("", merge_xspaces([first], [*warnings, split])),
+        *(
+            HostPart(f"process-{process.process}", merge_xspaces([process], [split]))
+            for process in others
+        ),
     ]
 
 

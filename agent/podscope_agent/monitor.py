@@ -35,11 +35,13 @@ def monitor_response(
     level: int,
     with_timestamp: bool,
     host: HostUse,
+    step_time_s: float | None = None,
 ) -> wire.MonitorResponse:
     """Return what `Monitor` says of the host and its devices.
 
     Lines and labels are those of a TPU worker's answer. The message has no field for the host: of
     a host without devices it says EMPTY_RESULT, and the text tells CPU and memory at both levels.
+    What the processes say of their steps now goes before what the last profile said.
     """
     # Figures of the last profile stand for all devices; live ones of the devices go first.
     profiled = [sample for sample in samples if sample.chip == ALL_CHIPS]
@@ -50,7 +52,11 @@ def monitor_response(
     if not samples:
         response = wire.MonitorResponse()
         response.monitor_result.response_type = wire.ProfilerServiceMonitorResult.EMPTY_RESULT
-        response.data = "\n".join([*lines, "Device type: CPU", *_host_lines(host)]) + "\n"
+        lines.append("Device type: CPU")
+        if step_time_s is not None:
+            response.monitor_result.step_time_ms_avg = 1000 * step_time_s
+            lines.append(_step_line(step_time_s))
+        response.data = "\n".join([*lines, *_host_lines(host)]) + "\n"
         return response
     kinds = sorted({sample.model or sample.accelerator.upper() for sample in samples})
     is_tpu = any(sample.accelerator == "tpu" for sample in samples)
@@ -72,11 +78,11 @@ def monitor_response(
             result.response_type = wire.ProfilerServiceMonitorResult.UTIL_ONLY
         result.matrix_unit_utilization_percent = 100 * matrix
         lines.append(f"Utilization of TPU Matrix Units (higher is better): {100 * matrix:.1f}%")
-    step = _mean([sample.step_time_seconds for sample in profiled])
+    step = step_time_s or _mean([sample.step_time_seconds for sample in profiled])
     if level >= _DETAILED_LEVEL and step is not None:
         result.response_type = wire.ProfilerServiceMonitorResult.UTIL_IDLE_STEP
         result.step_time_ms_avg = 1000 * step
-        lines.append(f"Step time: {1000 * step:.1f}ms (avg)")
+        lines.append(_step_line(step))
     used = [s.memory_used_bytes for s in samples if s.memory_used_bytes is not None]
     limit = [s.memory_limit_bytes for s in samples if s.memory_limit_bytes is not None]
     if level >= _DETAILED_LEVEL and used and limit:
@@ -85,6 +91,10 @@ def monitor_response(
         lines += _host_lines(host)
     response.data = "\n".join(lines) + "\n"
     return response
+
+
+def _step_line(seconds: float) -> str:
+    return f"Step time: {1000 * seconds:.1f}ms (avg)"
 
 
 def _host_lines(host: HostUse) -> list[str]:

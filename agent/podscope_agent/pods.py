@@ -1,8 +1,10 @@
 """The pods of this node that say by an annotation where their profiler listens."""
 
 import asyncio
+import http.client
 import ipaddress
 import json
+import re
 import ssl
 import urllib.error
 import urllib.parse
@@ -104,7 +106,7 @@ class PodWatcher:
         if not url.startswith(("http://", "https://")):
             msg = f"'{url[:80]}' is no URL of an API server"
             raise PodsError(msg)
-        request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310
+        request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310 - http(s) alone, see above
         tls: ssl.SSLContext | None = None
         try:
             if self._token_file.exists():
@@ -112,7 +114,7 @@ class PodWatcher:
                 request.add_header("Authorization", f"Bearer {token}")
             if self._ca_file.exists():
                 tls = ssl.create_default_context(cafile=str(self._ca_file))
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=tls) as answer:  # noqa: S310
+            with _opener(tls).open(request, timeout=_TIMEOUT_S) as answer:
                 body = answer.read(_MAX_ANSWER_BYTES + 1)
             found = json.loads(body) if len(body) <= _MAX_ANSWER_BYTES else None
         except urllib.error.HTTPError as error:
@@ -124,13 +126,27 @@ class PodWatcher:
                 )
                 msg = f"the Kubernetes API answers {error.code} {error.reason}{advice}"
                 raise PodsError(msg) from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             msg = f"the Kubernetes API at {self._url} cannot be asked ({error})"
             raise PodsError(msg) from error
         if not isinstance(found, dict):
             msg = f"the Kubernetes API at {self._url} does not answer with a list of pods"
             raise PodsError(msg)
         return found
+
+
+def _opener(tls: ssl.SSLContext | None) -> urllib.request.OpenerDirector:
+    """Asks the server itself: a proxy of the environment is for the web, and not told the token."""
+    return urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=tls), _NoRedirects()
+    )
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Where an answer leads, the token does not follow."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
 
 
 def _target(pod: Any) -> KnownTarget | None:
@@ -141,7 +157,7 @@ def _target(pod: Any) -> KnownTarget | None:
     given = str((metadata.get("annotations") or {}).get(PORT_ANNOTATION, ""))
     if status.get("phase") != "Running" or metadata.get("deletionTimestamp"):
         return None
-    if not (given.isascii() and given.isdigit() and 1 <= int(given[:6]) <= 65535):
+    if not (re.fullmatch(r"[0-9]{1,5}", given) and 1 <= int(given) <= 65535):
         return None
     try:
         address = ipaddress.ip_address(str(status.get("podIP")))

@@ -31,7 +31,7 @@ def owners_of_ports(proc: Path = Path("/proc")) -> Mapping[int, tuple[int, ...]]
             for entry in entries:
                 with contextlib.suppress(OSError):
                     # Called for every descriptor of the host: no Path for each.
-                    target = os.readlink(entry.path)  # noqa: PTH115
+                    target = os.readlink(entry.path)  # noqa: PTH115 - no Path for each
                     if target.startswith("socket:["):
                         inode = target[8:-1]
                         if inode in sockets:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import structlog
 
-from podscope.registration import SOCKET_NAME
+from podscope.registration import SOCKET_NAME, is_own
 from podscope_agent.errors import RuntimeDirError
 from podscope_agent.inventory import KnownTarget, TargetInventory
 
@@ -60,7 +60,11 @@ class RegistrationServer:
             RuntimeDirError: The folder cannot be used, or another agent listens there.
         """
         try:
-            self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            folder = self.path.parent
+            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if folder.parent == Path(tempfile.gettempdir()) and not is_own(folder):
+                msg = f"{folder} belongs to another user; choose another --runtime-dir"
+                raise RuntimeDirError(msg)
             if self.path.is_socket():
                 self._refuse_a_second_agent()
                 self.path.unlink()
@@ -114,7 +118,14 @@ class RegistrationServer:
                 if seconds is not None:
                     self._inventory.put(key, replace(target, step_time_s=seconds))
             log.info("target_gone", target=target.address, pid=target.pid)
-        except (OSError, ValueError, TimeoutError, EOFError, asyncio.LimitOverrunError) as error:
+        except (
+            OSError,
+            ValueError,
+            TimeoutError,
+            EOFError,
+            RecursionError,  # JSON that is nested without end
+            asyncio.LimitOverrunError,
+        ) as error:
             log.warning("registration_refused", problem=str(error)[:200])
         finally:
             self._inventory.drop("registered", key)

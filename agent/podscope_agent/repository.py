@@ -64,6 +64,9 @@ class Repository:
         try:
             if base.startswith(_SCHEMES):
                 digest = _put_object(base, key, profile)
+            elif self._normal(f"{base}/{session}") != f"{base}/{session}":
+                msg = f"'{session}' in {base} is a link; profiles are written to folders alone"
+                raise RepositoryError(msg)
             else:
                 digest = _put_file(Path(base) / session, f"{host}{_SUFFIX}", profile)
         except OSError as error:

@@ -11,17 +11,19 @@ import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
 from podscope_agent.authentication import TokenRequired
-from podscope_agent.delivery import Delivery
+from podscope_agent.delivery import Delivered, Delivery
 from podscope_agent.errors import PortInUseError
 from podscope_agent.health import HEALTH_SERVICE, Health
 from podscope_agent.listening import bracketed, check_bind
 from podscope_agent.live.exporter import LiveFigures
+from podscope_agent.live.model import CaptureEnd
 from podscope_agent.memory import LARGE_BYTES, give_back_free_memory
 from podscope_agent.monitor import host_use, monitor_response
 from podscope_agent.own_service import OwnService
 from podscope_agent.reflection import REFLECTION_SERVICES, Reflection
 from podscope_agent.rpc import RpcFailure
 from podscope_agent.session import HostSession, MergedCapture
+from podscope_agent.worker_lists import WorkerLists
 from podscope_protos import methods
 from podscope_protos.v1 import agent_service_pb2 as own
 from podscope_protos.v1 import profiler_service_pb2 as wire
@@ -40,8 +42,18 @@ _Handler = Callable[[bytes, _Context], Awaitable[bytes]]
 class AgentService:
     """The RPCs of one host; requests and answers are bytes, parsed only where they are read."""
 
-    def __init__(self, session: HostSession, live: LiveFigures, delivery: Delivery) -> None:
-        """Answer for `session`, and `Monitor` from `live`; `delivery` hands profiles over."""
+    def __init__(
+        self,
+        session: HostSession,
+        live: LiveFigures,
+        delivery: Delivery,
+        worker_lists: WorkerLists | None = None,
+    ) -> None:
+        """Answer for `session`, and `Monitor` from `live`; `delivery` hands profiles over.
+
+        Without `worker_lists` they are refused.
+        """
+        self._worker_lists = worker_lists
         self._session = session
         self._live = live
         self._delivery = delivery
@@ -55,15 +67,20 @@ class AgentService:
     async def _deliver(
         self, request: wire.ProfileRequest, merged: MergedCapture, context: _Context
     ) -> bytes:
-        delivered = await asyncio.to_thread(self._delivery.deliver, request, merged)
         # gRPC copies the answer to send it: what came in must be gone by then. Nobody else may
-        # keep a name for it.
+        # keep a name for it, not even the pool, which keeps arguments until after the result.
+        cost = _told(merged.cost)
+        owned = [merged]
         del merged
-        if len(delivered.response) > LARGE_BYTES:
-            await asyncio.to_thread(give_back_free_memory)
-        if delivered.metadata:
-            context.set_trailing_metadata(delivered.metadata)
+        delivered = await asyncio.to_thread(self._delivered, request, owned)
+        context.set_trailing_metadata((*delivered.metadata, *cost))
         return delivered.response
+
+    def _delivered(self, request: wire.ProfileRequest, owned: list[MergedCapture]) -> Delivered:
+        delivered = self._delivery.deliver(request, owned.pop())
+        if len(delivered.response) > LARGE_BYTES:
+            give_back_free_memory()
+        return delivered
 
     async def terminate(self, body: bytes, context: _Context) -> bytes:
         """End the capture of a session early."""
@@ -80,6 +97,7 @@ class AgentService:
             level=request.monitoring_level,
             with_timestamp=request.timestamp,
             host=host_use(),
+            step_time_s=self._session.inventory.step_time_s,
         )
         return response.SerializeToString()
 
@@ -100,8 +118,10 @@ class AgentService:
         return b""
 
     async def new_session(self, body: bytes, context: _Context) -> bytes:
-        """Refuse with advice: an agent stands for one host, a pod is the collector's part."""
-        _parsed(wire.NewProfileSessionRequest, body)
+        """Capture the hosts of a worker list, as far as this agent may call them."""
+        asked = _parsed(wire.NewProfileSessionRequest, body)
+        if self._worker_lists is not None:
+            return (await self._worker_lists.capture(asked)).SerializeToString()
         text = "this agent serves one host: give every host as service address, no worker list"
         raise RpcFailure(grpc.StatusCode.UNIMPLEMENTED, text)
 
@@ -150,6 +170,16 @@ class OwnRpcs:
                 yield piece.SerializeToString()
         except RpcFailure as failure:
             await _abort(context, failure)
+
+
+def _told(cost: CaptureEnd) -> tuple[tuple[str, str], ...]:
+    """What a capture took, as metadata of its answer."""
+    return (
+        ("podscope-wall-seconds", f"{cost.seconds:.3f}"),
+        ("podscope-agent-cpu-seconds", f"{cost.cpu_seconds:.3f}"),
+        ("podscope-target-seconds", f"{cost.target_seconds:.3f}"),
+        ("podscope-bytes", str(cost.size_bytes)),
+    )
 
 
 def _parsed(kind: type[M], body: bytes) -> M:

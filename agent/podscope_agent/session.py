@@ -15,7 +15,7 @@ from podscope_agent.guard import Budget, OverheadGuard
 from podscope_agent.inventory import TargetInventory
 from podscope_agent.live.model import CaptureEnd
 from podscope_agent.memory import LARGE_BYTES, give_back_free_memory
-from podscope_agent.merge import HostPart, ProcessXSpace, merge_into_files, merge_xspaces
+from podscope_agent.merge import HostPart, ProcessXSpace, merge_xspaces, merged_into_files
 from podscope_agent.pieces import Chunk, Pieces
 from podscope_agent.processes import owners_of_ports, port_of, shared_port_text
 from podscope_agent.responses import xspace_of_response
@@ -28,6 +28,8 @@ log = structlog.get_logger()
 _CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", methods.MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", methods.MAX_MESSAGE_BYTES),
+    # Frames of 16 KB, the default, double the CPU time that a large profile takes to arrive.
+    ("grpc.http2.lookahead_bytes", 8 << 20),
     # The targets are on this host: no proxy of the environment is between.
     ("grpc.enable_http_proxy", 0),
 )
@@ -51,12 +53,14 @@ class TargetAnswer:
     Attributes:
         answer: The serialised message that it answered with; of a capture, the XSpace.
         failure: Why there is none; None when the target answered.
+        overtime_s: From the end of its window to its answer.
     """
 
     address: str
     answer: bytes = b""
     failure: RpcFailure | None = None
     process: ProcessXSpace | None = None
+    overtime_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -68,16 +72,18 @@ class MergedCapture:
         is_empty: No event is in it.
         processes: What it is made of.
         warnings: What the agent added: targets that are missing and the like.
+        cost: What it took on this host.
     """
 
     pieces: Pieces
     is_empty: bool
     processes: tuple[ProcessXSpace, ...]
     warnings: tuple[str, ...]
+    cost: CaptureEnd
 
     def files(self, limit_bytes: int) -> list[HostPart]:
         """The profile as one file, or as one of each process where it would be too large."""
-        return merge_into_files(self.processes, self.warnings, limit_bytes)
+        return merged_into_files(self.pieces, self.processes, self.warnings, limit_bytes)
 
 
 class HostSession:
@@ -158,14 +164,20 @@ class HostSession:
         self.admit(request)
         self._running_session = request.session_id
         started, cpu = time.monotonic(), time.process_time()
-        result, size = "failed", 0
+        ended = CaptureEnd("failed")
         try:
             self._work = asyncio.create_task(self._capture(request, time_remaining_s))
             merged = await self._work
-            result, size = "empty" if merged.is_empty else "done", merged.pieces.size
-            return merged
+            ended = replace(
+                merged.cost,
+                result="empty" if merged.is_empty else "done",
+                seconds=time.monotonic() - started,
+                cpu_seconds=time.process_time() - cpu,
+                size_bytes=merged.pieces.size,
+            )
+            return replace(merged, cost=ended)
         except asyncio.CancelledError:
-            result = "cancelled"
+            ended = CaptureEnd("cancelled")
             if self._is_stopping:
                 raise RpcFailure(grpc.StatusCode.UNAVAILABLE, STOPPING_DETAILS) from None
             raise
@@ -173,8 +185,8 @@ class HostSession:
             self._running_session = self._work = None
             self.guard.ended(request.opts.duration_ms / 1000)
             seconds = time.monotonic() - started
-            self._record(CaptureEnd(result, seconds, time.process_time() - cpu, size))
-            log.info("capture_ended", result=result, seconds=round(seconds, 3))
+            self._record(replace(ended, seconds=seconds, cpu_seconds=time.process_time() - cpu))
+            log.info("capture_ended", result=ended.result, seconds=round(seconds, 3))
 
     async def finish(self, grace_s: float) -> None:
         """Begin nothing new; let a running capture end within `grace_s`, then end it.
@@ -262,7 +274,11 @@ class HostSession:
         sent.opts.version = sent.opts.version or 1
         sent.host_name = address
         sent.repository_root = ""
+        window_ends = max(time.time(), sent.opts.start_timestamp_ns / 1e9)
+        window_ends += sent.opts.duration_ms / 1000
         answer = await self._call(address, methods.PROFILE, sent.SerializeToString(), timeout_s)
+        if answer.failure is None:
+            answer = replace(answer, overtime_s=max(0.0, time.time() - window_ends))
         return await _in_thread(answer)
 
     async def _call_all(self, path: str, body: bytes, *, timeout_s: float) -> list[TargetAnswer]:
@@ -305,7 +321,7 @@ def _unwrapped(answer: TargetAnswer) -> TargetAnswer:
     except MalformedXSpaceError as error:
         text = f"it answered with bytes that are no profile: {error}"
         return TargetAnswer(answer.address, failure=RpcFailure(grpc.StatusCode.DATA_LOSS, text))
-    return TargetAnswer(answer.address, process=process)
+    return TargetAnswer(answer.address, process=process, overtime_s=answer.overtime_s)
 
 
 def _require_one(answers: Sequence[TargetAnswer]) -> None:
@@ -355,4 +371,5 @@ def _merge(answers: Sequence[TargetAnswer]) -> MergedCapture:
         not any(process.scanned.has_events for process in processes),
         tuple(processes),
         tuple(warnings),
+        CaptureEnd("done", target_seconds=max(answer.overtime_s for answer in answers)),
     )

@@ -27,6 +27,10 @@ class AgentSettings(BaseSettings):
     metrics_port: int = Field(
         DEFAULT_METRICS_PORT, ge=0, le=65535, description="Port of /metrics; 0 picks a free one."
     )
+    metrics_host: str = Field(
+        "",
+        description="Address of /metrics and /targets, plain text; that of the service if absent.",
+    )
     targets: str = Field(
         "", description="Profiler servers on this host, host:port, separated by commas."
     )
@@ -75,6 +79,10 @@ class AgentSettings(BaseSettings):
     )
     allow_root: str = Field(
         "", description="Roots that profiles may be written to, separated by commas."
+    )
+    allow_workers: str = Field(
+        "",
+        description="Other hosts that a client's worker list may name, host:port, * for any.",
     )
     max_duration_s: float = Field(3600.0, gt=0, description="Longest window of a capture.")
     min_interval_s: float = Field(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 _ANSWER_S: Final = 10.0
+_SILENCE_S: Final = 30.0
 _JSON: Final = ("Content-Type", "application/json")
 
 
@@ -27,6 +28,9 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 class _Handler(WSGIRequestHandler):
+    # Each connection holds a thread: one that says nothing must not hold it for ever.
+    timeout = _SILENCE_S
+
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing: scrapes come every few seconds."""
 

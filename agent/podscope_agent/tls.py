@@ -1,5 +1,6 @@
 """TLS of the agent's port: the files, and how a renewed certificate is taken over."""
 
+import contextlib
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,10 +36,14 @@ class ServerTls:
         Raises:
             TlsFileError: A file cannot be read, or key and certificate do not belong together.
         """
+        # First, so that a renewal in between is noticed with the next handshake.
+        stamp: _Stamp = ()
+        with contextlib.suppress(OSError):  # which file it is, the configuration tells
+            stamp = self.stamp()
         return grpc.dynamic_ssl_server_credentials(
             self.configuration(),
             # The stubs do not know that None stands for no change.
-            _Renewal(self, self.stamp()),  # type: ignore[arg-type]
+            _Renewal(self, stamp),  # type: ignore[arg-type]
             require_client_authentication=self.client_ca_file is not None,
         )
 

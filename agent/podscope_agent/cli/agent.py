@@ -1,6 +1,7 @@
 """``podscope agent``: the daemon of one host."""
 
 import asyncio
+import gc
 import json
 import signal
 import sys
@@ -36,6 +37,7 @@ from podscope_agent.settings import DEFAULT_PORT, AgentSettings, load_settings, 
 from podscope_agent.status import StatusPages
 from podscope_agent.targets import parse_targets
 from podscope_agent.tls import channel_credentials, server_tls
+from podscope_agent.worker_lists import WorkerLists
 
 _ANSWER_S = 5.0
 
@@ -99,6 +101,10 @@ def agent(
         list[str] | None,
         typer.Option(help="Folder, s3://… or gs://… to write profiles to if asked; repeatable."),
     ] = None,
+    allow_worker: Annotated[
+        list[str] | None,
+        typer.Option(help="Other agents that worker lists may name, host:port with *; repeatable."),
+    ] = None,
     spool_dir: Annotated[
         Path | None, typer.Option(help="Folder where profiles wait to be fetched.")
     ] = None,
@@ -118,14 +124,16 @@ def agent(
 ) -> None:
     """Serve one profiler endpoint for everything that runs on this host, and live metrics.
 
-    Targets are those that --target names, the processes that register by themselves
-    (podscope.profiler.server.start and .register), and with --kubernetes the pods of the node
-    whose annotation podscope.dev/port names a port. 'podscope agent targets' lists them.
+    Targets are those that --target names, the processes that register by
+    themselves (podscope.profiler.server.start and .register), and with
+    --kubernetes the pods of the node whose annotation podscope.dev/port names
+    a port. 'podscope agent targets' lists them.
 
-    A capture through the agent reaches all targets together; their traces come back as one.
-    The service speaks the profilers' own protocol: TensorFlow, JAX and XProf clients work as
-    they are. It has no authentication unless --token-file or --tls-client-ca-file is given, which
-    stock clients cannot satisfy, so it binds to loopback unless --host says otherwise.
+    A capture through the agent reaches all targets together; their traces come
+    back as one. The service speaks the profilers' own protocol: TensorFlow,
+    JAX and XProf clients work as they are. It has no authentication unless
+    --token-file or --tls-client-ca-file is given, which stock clients cannot
+    satisfy, so it binds to loopback unless --host says otherwise.
     """
     given = {
         "targets": ",".join(target) if target else None,
@@ -140,6 +148,7 @@ def agent(
         "kubernetes": kubernetes,
         "labels": ",".join(label) if label else None,
         "allow_root": ",".join(allow_root) if allow_root else None,
+        "allow_workers": ",".join(allow_worker) if allow_worker else None,
         "spool_dir": spool_dir,
         "spool_bytes": spool_bytes,
         "max_duration_s": max_duration,
@@ -190,14 +199,19 @@ async def _serve(settings: AgentSettings) -> None:
     metrics.count_targets(inventory.count_states)
     spool = ResultSpool(settings.spool_dir, settings.spool_bytes, settings.keep_s)
     repository = Repository(_items(settings.allow_root))
-    session = HostSession(inventory, guard=_guard(settings, spool), record=metrics.record)
-    captures = HostCaptures(session, spool, repository)
+    guard = _guard(settings, spool)
+    metrics.count_spending(lambda: guard.budget_s, lambda: guard.spent_s)
+    session = HostSession(inventory, guard=guard, record=metrics.record)
+    captures = HostCaptures(session, spool, repository, settings.max_message_bytes)
     own = OwnService(
         settings.node_name, labels, session, captures, live, spool, repository, reported
     )
     delivery = Delivery(repository, spool, settings.max_message_bytes)
+    workers = WorkerLists(
+        session, delivery, repository, _items(settings.allow_workers), lambda: server.port
+    )
     server = AgentServer(
-        AgentService(session, live, delivery),
+        AgentService(session, live, delivery, workers),
         OwnRpcs(own),
         settings.host,
         settings.port,
@@ -209,7 +223,8 @@ async def _serve(settings: AgentSettings) -> None:
         stack.callback(spool.close)
         await server.start()
         stack.push_async_callback(server.stop, 0)
-        pages = StatusPages(settings.host, settings.metrics_port, metrics.registry, own.targets)
+        metrics_host = settings.metrics_host or settings.host
+        pages = StatusPages(metrics_host, settings.metrics_port, metrics.registry, own.targets)
         await pages.start()
         stack.push_async_callback(pages.stop)
         await _listen_for_processes(registrations, settings)
@@ -217,7 +232,7 @@ async def _serve(settings: AgentSettings) -> None:
         watching = _watch_pods(settings, inventory)
         sys.stdout.write(
             f"podscope agent: profiler service on {bracketed(settings.host, server.port)}, "
-            f"metrics on http://{bracketed(settings.host, pages.port)}/metrics, "
+            f"metrics on http://{bracketed(metrics_host, pages.port)}/metrics, "
             f"targets {', '.join(inventory.addresses) or 'those that register'}\n"
         )
         sys.stdout.flush()
@@ -225,6 +240,9 @@ async def _serve(settings: AgentSettings) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopped.set)
+        # What is loaded stays: the collections between large answers need not walk it.
+        gc.collect()
+        gc.freeze()
         await stopped.wait()
         if watching is not None:
             watching.cancel()

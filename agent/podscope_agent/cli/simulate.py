@@ -96,6 +96,9 @@ def simulate(
     counters: Annotated[
         bool, typer.Option("--counters", help="Devices record hardware counters.")
     ] = False,
+    slices: Annotated[
+        int, typer.Option(help="Slices of TPUs that exchange parameters in every step.")
+    ] = 1,
     fault: Annotated[
         list[str] | None, typer.Option(help="HOST:KIND, may be repeated; see above.")
     ] = None,
@@ -131,6 +134,7 @@ def simulate(
         input_stage=input_stage,
         leak_bytes=leak_bytes,
         counters=counters,
+        slices=slices,
     )
     faults = parse_faults(fault or (), hosts)
     if write is not None:

@@ -71,6 +71,11 @@ class LiveFigures(Collector):
                 if self._is_up.get(backend.name, True):
                     log.warning("backend_failed", backend=backend.name, problem=str(error))
                 self._is_up[backend.name] = False
+            except Exception:
+                # One source's defect must not hide the others.
+                if self._is_up.get(backend.name, True):
+                    log.exception("backend_failed", backend=backend.name)
+                self._is_up[backend.name] = False
 
     def collect(self) -> Iterable[Metric]:
         """Yield every series, as Prometheus asks for it."""
@@ -181,6 +186,30 @@ class TargetGauge(Collector):
         yield family
 
 
+class Spending(Collector):
+    """What captures have taken of the host's time, and what they may take of each hour."""
+
+    def __init__(self, budget_s: Callable[[], float | None], spent_s: Callable[[], float]) -> None:
+        """Ask both at scrape time; without a budget there is no such series."""
+        self._budget_s = budget_s
+        self._spent_s = spent_s
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the two series."""
+        budget_s = self._budget_s()
+        if budget_s is not None:
+            yield GaugeMetricFamily(
+                "podscope_profiling_budget_seconds",
+                "Seconds of each hour that captures of this host may record.",
+                value=budget_s,
+            )
+        yield CounterMetricFamily(
+            "podscope_profiling_spent_seconds",
+            "Windows of the captures of this host.",
+            value=self._spent_s(),
+        )
+
+
 class AgentMetrics:
     """The agent's registry: live figures and the count of its captures."""
 
@@ -206,6 +235,11 @@ class AgentMetrics:
             "CPU time that the agent itself spent while it captured.",
             registry=self.registry,
         )
+        self._target_seconds = Counter(
+            "podscope_agent_capture_target_seconds_total",
+            "From the end of the window to the answer of the slowest process.",
+            registry=self.registry,
+        )
         self._bytes = Counter(
             "podscope_agent_capture_bytes_total",
             "Bytes of the profiles that were captured.",
@@ -216,9 +250,19 @@ class AgentMetrics:
         """Export how many targets are in each state."""
         self.registry.register(TargetGauge(states))
 
+    def count_spending(
+        self, budget_s: Callable[[], float | None], spent_s: Callable[[], float]
+    ) -> None:
+        """Export what captures may take and have taken."""
+        self.registry.register(Spending(budget_s, spent_s))
+
     def record(self, ended: CaptureEnd) -> None:
         """Count one capture that ended."""
         self._captures.labels(result=ended.result).inc()
+        if ended.result == "refused":
+            # It took no time and no bytes; a zero among the durations would say that it did.
+            return
         self._seconds.observe(ended.seconds)
+        self._target_seconds.inc(ended.target_seconds)
         self._cpu.inc(ended.cpu_seconds)
         self._bytes.inc(ended.size_bytes)

@@ -38,12 +38,15 @@ class CaptureEnd:
         seconds: From the request to the merged profile.
         cpu_seconds: Of the agent itself in that time.
         size_bytes: Of the merged profile.
+        target_seconds: From the end of the window to the answer of the slowest process: it
+            collects what it recorded, and may stand still meanwhile.
     """
 
     result: str
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     size_bytes: int = 0
+    target_seconds: float = 0.0
 
 
 class DeviceBackend(Protocol):

@@ -116,7 +116,10 @@ class NvmlBackend:
         if before is not None and time.monotonic() - before[0] < _GPM_APART_S:
             return {}
         now = self._read("nvmlGpmSampleAlloc")
-        if now is None or self._read("nvmlGpmSampleGet", handle, now) is None:
+        if now is None:
+            return {}
+        if self._read("nvmlGpmSampleGet", handle, now) is None:
+            self._read("nvmlGpmSampleFree", now)
             return {}
         self._counters[index] = (time.monotonic(), now)
         if before is None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -19,8 +20,9 @@ from podscope_agent.host_captures import HostCaptures
 from podscope_agent.inventory import TargetInventory
 from podscope_agent.live.exporter import LiveFigures
 from podscope_agent.own_service import OwnService
+from podscope_agent.pieces import Pieces
 from podscope_agent.repository import Repository
-from podscope_agent.results import ResultSpool
+from podscope_agent.results import ResultSpool, StoredResult
 from podscope_agent.server import AgentServer, AgentService, OwnRpcs
 from podscope_agent.session import HostSession
 from podscope_protos import methods
@@ -206,6 +208,45 @@ def test_a_cancelled_capture_frees_the_host_at_once() -> None:
             assert (await agent.capture("c2", wait=False)).state == State.STATE_RUNNING
             again = await agent.call(methods.AGENT_CANCEL, own.CancelRequest(capture_id="c1"))
             assert not own.CancelResponse.FromString(again).was_running
+
+    run(scenario())
+
+
+def test_a_capture_that_is_cancelled_while_it_is_stored_stays_cancelled() -> None:
+    storing, may_go_on = threading.Event(), threading.Event()
+
+    async def scenario() -> None:
+        async with host(answering(xspace())) as agent:
+            put = agent.spool.put
+
+            def put_slowly(capture_id: str, *profiles: Pieces) -> tuple[StoredResult, ...]:
+                storing.set()
+                assert may_go_on.wait(60)
+                return put(capture_id, *profiles)
+
+            agent.spool.put = put_slowly  # type: ignore[method-assign]
+            await agent.capture("c1", wait=False)
+            assert await asyncio.to_thread(storing.wait, 60)
+            await agent.call(methods.AGENT_CANCEL, own.CancelRequest(capture_id="c1"))
+            may_go_on.set()
+            await asyncio.get_running_loop().shutdown_default_executor()
+            ended = await agent.capture("c1", wait=False)
+            assert (ended.state, ended.grpc_code) == (State.STATE_FAILED, "CANCELLED")
+
+    run(scenario())
+
+
+def test_a_capture_that_fails_in_an_unforeseen_way_does_not_run_for_ever() -> None:
+    async def scenario() -> None:
+        async with host(answering(xspace())) as agent:
+
+            def put(capture_id: str, *profiles: Pieces) -> tuple[StoredResult, ...]:
+                raise ZeroDivisionError
+
+            agent.spool.put = put  # type: ignore[method-assign]
+            ended = await agent.capture("c1")
+            assert (ended.state, ended.grpc_code) == (State.STATE_FAILED, "INTERNAL")
+            assert "ZeroDivisionError" in ended.message
 
     run(scenario())
 

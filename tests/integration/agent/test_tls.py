@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from podscope.profiler import Access, ProfilerError, client
 from podscope_protos import methods
 from podscope_protos.v1 import agent_service_pb2 as own
 from podscope_protos.v1 import profiler_service_pb2 as wire
@@ -194,6 +195,45 @@ def test_a_capture_reaches_an_agent_with_tls_and_nobody_in_plain_text(
         assert podscope("capture", address, *more).returncode == 1
     with agent() as address:
         assert podscope("capture", address, *more, **tls).returncode == 1
+
+
+@pytest.mark.parametrize("with_collector", [True, False])
+def test_the_library_reaches_an_agent_with_tls_and_a_token(
+    authority: Authority,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    with_collector: bool,
+) -> None:
+    if not with_collector:
+        monkeypatch.setattr(client, "_FANOUT", "podscope_collector.not_installed")
+    cert, key = authority.issue("agent")
+    shown = authority.issue("client")
+    token = tmp_path / "token"
+    token.write_text("a-token-of-the-agent\n")
+    options = ("--tls-cert-file", cert, "--tls-key-file", key, "--token-file", token)
+    access = Access(authority.file, *shown, token="a-token-of-the-agent")
+    with agent(*options, "--tls-client-ca-file", authority.file) as address:
+        (result,) = client.trace(address, tmp_path, 50, access=access)
+        assert result.file is not None
+        assert XSpace.FromString(result.file.read_bytes()).planes[0].name == "/host:CPU"
+        assert "Host memory used" in client.monitor(address, 100, access=access)
+        for wrong in (None, Access(authority.file, *shown)):
+            with pytest.raises(ProfilerError):
+                client.trace(address, tmp_path, 50, num_tracing_attempts=1, access=wrong)
+            with pytest.raises(ProfilerError):
+                client.monitor(address, 100, access=wrong)
+
+
+def test_access_without_what_it_needs_is_one_clear_line(tmp_path: Path) -> None:
+    for access, words in [
+        (Access(cert_file=tmp_path / "x"), "needs ca_file"),
+        (Access(ca_file=tmp_path / "x", key_file=tmp_path / "x"), "together or not at all"),
+        (Access(ca_file=tmp_path / "absent"), "absent: No such file"),
+    ]:
+        with pytest.raises(ProfilerError, match=words):
+            client.monitor("localhost:1", 100, access=access)
+    assert "secret" not in repr(Access(token="secret"))
 
 
 def shown_serial(address: str, authority: Authority) -> int:

@@ -297,3 +297,15 @@ def test_monitor_tells_the_step_time_beside_live_figures() -> None:
     assert "Step time: 90.8ms (avg)\n" in response.data
     assert response.monitor_result.step_time_ms_avg == pytest.approx(90.8)
     assert response.monitor_result.response_type == 3
+
+
+def test_monitor_prefers_the_steps_that_run_now_and_tells_them_without_devices_too() -> None:
+    figures = ReportedFigures()
+    figures.take(reported(step_time_seconds=0.0908))
+    host = HostUse(0.0, 1, 1)
+    for samples in (figures.sample(), []):
+        response = monitor_response(
+            samples, level=2, with_timestamp=False, host=host, step_time_s=0.02
+        )
+        assert "Step time: 20.0ms (avg)\n" in response.data
+        assert response.monitor_result.step_time_ms_avg == pytest.approx(20)

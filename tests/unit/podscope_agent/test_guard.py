@@ -1,7 +1,9 @@
 import grpc
 import pytest
+from prometheus_client import generate_latest
 
 from podscope_agent.guard import Budget, OverheadGuard
+from podscope_agent.live.exporter import AgentMetrics, LiveFigures
 from podscope_agent.rpc import RpcFailure
 
 
@@ -45,3 +47,15 @@ def test_a_host_short_of_memory_or_disk_is_left_alone() -> None:
     guard = OverheadGuard(Budget(min_free_disk_bytes=2 << 20), lambda: 1 << 20)
     assert "1 MiB of disk are free, and this agent keeps 2 MiB free" in refusal(guard, 1)
     OverheadGuard(Budget(min_free_disk_bytes=1 << 20), lambda: 1 << 20).admit(1)
+
+
+def test_what_captures_may_take_and_have_taken_is_exported() -> None:
+    guard = OverheadGuard(Budget(max_time_ratio=0.01))
+    metrics = AgentMetrics(LiveFigures("h", []))
+    metrics.count_spending(lambda: guard.budget_s, lambda: guard.spent_s)
+    guard.ended(2)
+    guard.ended(0.5)
+    text = generate_latest(metrics.registry).decode()
+    assert "podscope_profiling_budget_seconds 36.0" in text
+    assert "podscope_profiling_spent_seconds_total 2.5" in text
+    assert OverheadGuard(Budget()).budget_s is None

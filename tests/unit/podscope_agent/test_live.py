@@ -12,7 +12,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from podscope_agent.live.exporter import AgentMetrics, LiveFigures
-from podscope_agent.live.model import BackendError, DeviceSample
+from podscope_agent.live.model import BackendError, CaptureEnd, DeviceSample
 from podscope_agent.live.nvml import NvmlBackend
 from podscope_agent.live.tpu import (
     DUTY_CYCLE,
@@ -112,19 +112,32 @@ def test_a_tpu_without_a_workload_is_no_error() -> None:
     assert got["podscope_host_memory_limit_bytes", ""] > 0
 
 
-def test_a_failing_backend_costs_only_its_own_figures(libtpu: int) -> None:
+@pytest.mark.parametrize("failure", [BackendError("driver gone"), AttributeError("no such query")])
+def test_a_failing_backend_costs_only_its_own_figures(libtpu: int, failure: Exception) -> None:
     class Broken:
         name = "nvml"
 
         def sample(self) -> list[DeviceSample]:
-            msg = "driver gone"
-            raise BackendError(msg)
+            raise failure
 
     live = LiveFigures("w0", [Broken(), TpuBackend([f"127.0.0.1:{libtpu}"])])
     text = generate_latest(AgentMetrics(live).registry).decode()
     assert 'podscope_backend_up{backend="nvml"} 0.0' in text
     assert 'podscope_backend_up{backend="tpu"} 1.0' in text
     assert 'chip="1"' in text
+
+
+def test_a_capture_that_was_refused_is_counted_and_is_no_duration() -> None:
+    metrics = AgentMetrics(LiveFigures("w0", []))
+    metrics.record(CaptureEnd("refused"))
+    metrics.record(
+        CaptureEnd("done", seconds=2.5, cpu_seconds=0.1, size_bytes=7, target_seconds=0.5)
+    )
+    text = generate_latest(metrics.registry).decode()
+    assert 'podscope_agent_captures_total{result="refused"} 1.0' in text
+    assert "podscope_agent_capture_duration_seconds_count 1.0" in text
+    assert "podscope_agent_capture_duration_seconds_sum 2.5" in text
+    assert "podscope_agent_capture_target_seconds_total 0.5" in text
 
 
 class FakeNvmlError(Exception):

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podscope_agent.errors import MalformedXSpaceError
-from podscope_agent.merge import ProcessXSpace, merge_into_files, merge_xspaces
+from podscope_agent.merge import HostPart, ProcessXSpace, merge_xspaces, merged_into_files
 from podscope_protos.v1.xplane_pb2 import XPlane, XSpace
 
 
@@ -181,21 +181,35 @@ def as_process(number: int, built: XSpace) -> ProcessXSpace:
     return ProcessXSpace(number, built.SerializeToString(), f"localhost:{number}")
 
 
+def into_files(
+    processes: list[ProcessXSpace], warnings: list[str], limit_bytes: int
+) -> list[HostPart]:
+    whole = merge_xspaces(processes, warnings)
+    return merged_into_files(whole, processes, warnings, limit_bytes)
+
+
 def test_a_profile_within_the_limit_is_one_file() -> None:
     processes = [as_process(n, space(plane("/host:CPU"))) for n in (7, 8)]
-    [only] = merge_into_files(processes, ["lost"], 10_000)
+    [only] = into_files(processes, ["lost"], 10_000)
     assert only.suffix == ""
     assert only.pieces.joined() == merge_xspaces(processes, ["lost"]).joined()
 
 
 def test_a_profile_above_the_limit_has_a_file_of_each_process() -> None:
     processes = [as_process(n, space(plane("/host:CPU", events=20 * n))) for n in (7, 8, 9)]
-    files = merge_into_files(processes, ["lost"], 2000)
+    files = into_files(processes, ["lost"], 2000)
     assert [part.suffix for part in files] == ["", "process-8", "process-9"]
     spaces = [XSpace.FromString(part.pieces.joined()) for part in files]
     assert [len(s.planes[0].lines[0].events) for s in spaces] == [140, 160, 180]
     assert spaces[0].warnings[0] == "lost"
     assert all("each of its 3 processes has a file of its own" in s.warnings[-1] for s in spaces)
+
+
+def test_a_process_that_sent_nothing_has_no_file() -> None:
+    processes = [as_process(n, space(plane("/host:CPU", events=200))) for n in (8, 9)]
+    files = into_files([ProcessXSpace(7, b"", "localhost:7"), *processes], ["7 is lost"], 2000)
+    assert [part.suffix for part in files] == ["", "process-9"]
+    assert XSpace.FromString(files[0].pieces.joined()).warnings[0] == "7 is lost"
 
 
 def test_planes_that_claim_to_hold_stats_and_do_not_are_malformed() -> None:

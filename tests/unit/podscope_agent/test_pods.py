@@ -1,8 +1,9 @@
 """The pods of a node, from a server on loopback that answers as the Kubernetes API does."""
 
 import json
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,7 +17,9 @@ from podscope_agent.pods import PodsError, PodWatcher
 
 
 @contextmanager
-def api(pages: dict[str, Any], status: int = 200) -> Iterator[tuple[str, list[dict[str, str]]]]:
+def api(
+    pages: dict[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, list[dict[str, str]]]]:
     """Serves pages by their ``continue``; yields the URL and the queries that came."""
     asked: list[dict[str, str]] = []
 
@@ -30,6 +33,8 @@ def api(pages: dict[str, Any], status: int = 200) -> Iterator[tuple[str, list[di
             body = pages[query.get("continue", "")]
             content = body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(status)
+            for header in (headers or {}).items():
+                self.send_header(*header)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
@@ -117,6 +122,46 @@ def test_a_server_that_refuses_is_one_clear_line(
         watcher(url, tmp_path).look()
     assert words in str(failure.value)
     assert "s3cret" not in str(failure.value)
+
+
+def test_a_server_that_does_not_speak_http_is_one_clear_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def babble() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(b"no HTTP at all\r\n\r\n")
+
+        thread = threading.Thread(target=babble)
+        thread.start()
+        with pytest.raises(PodsError, match="cannot be asked"):
+            watcher(f"http://127.0.0.1:{listener.getsockname()[1]}", tmp_path).look()
+        thread.join()
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "0012345678", "99999999", "-1", "99 99", "٩٩٩"])
+def test_an_annotation_that_is_no_port_makes_no_target(tmp_path: Path, port: str) -> None:
+    with api({"": {"items": [pod("w0", "10.0.0.1", port)]}}) as (url, _):
+        assert watcher(url, tmp_path).look() == []
+
+
+def test_the_token_goes_to_no_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with api({"": {"items": []}}) as (proxy, proxied), api({"": {"items": []}}) as (url, asked):
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy)
+        monkeypatch.setenv("no_proxy", "")
+        assert watcher(url, tmp_path).look() == []
+    assert [query["authorization"] for query in asked] == ["Bearer s3cret"]
+    assert proxied == []
+
+
+def test_the_token_does_not_follow_where_an_answer_leads(tmp_path: Path) -> None:
+    with api({"": {"items": []}}) as (elsewhere, followed):
+        with api({"": {}}, 302, {"Location": f"{elsewhere}/api/v1/pods"}) as (url, _):
+            with pytest.raises(PodsError, match="302"):
+                watcher(url, tmp_path).look()
+    assert followed == []
 
 
 def test_a_server_that_is_away_is_one_clear_line(tmp_path: Path) -> None:

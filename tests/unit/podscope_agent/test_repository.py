@@ -41,6 +41,16 @@ def test_only_what_is_allowed_is_written_to(tmp_path: Path) -> None:
             repository.write(root, "s", "h", Pieces([b""]))
 
 
+def test_a_session_that_is_a_link_leads_nowhere(tmp_path: Path) -> None:
+    allowed, other = tmp_path / "allowed", tmp_path / "other"
+    allowed.mkdir()
+    other.mkdir()
+    (allowed / "s").symlink_to(other)
+    with pytest.raises(RepositoryError, match="is a link"):
+        Repository([str(allowed)]).write(str(allowed), "s", "h", Pieces([b"x"]))
+    assert list(other.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["", "..", ".hidden", "a/b", "a\n", "x" * 300])
 def test_a_name_is_one_component(tmp_path: Path, name: str) -> None:
     repository = Repository([str(tmp_path)])
