@@ -3,9 +3,12 @@
 import hashlib
 import re
 from collections.abc import Iterable
+from typing import Final
 
 MAX_LENGTH = 180
 
+_PART: Final = "process-"
+_NUMBER = re.compile(r"^[0-9]{1,20}$")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 # XProf's names for "all hosts" and "no host", and the devices that Windows keeps.
 _RESERVED = re.compile(r"^(?:all_hosts|no_host|con|prn|aux|nul|com[0-9]|lpt[0-9])$", re.IGNORECASE)
@@ -32,6 +35,20 @@ def safe_host_name(name: str) -> str:
         return stripped
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{stripped[: MAX_LENGTH - 9]}-{digest}"
+
+
+def part_name(host: str, suffix: str) -> str:
+    """The name of one of the profiles that a host's was split into.
+
+    An agent tells the suffix; whatever it is, the name is no other host's of the session.
+    """
+    number = suffix.removeprefix(_PART)
+    return f"{host}.{_PART}{number if _NUMBER.match(number) else safe_host_name(suffix)}"
+
+
+def is_part_of(name: str, host: str) -> bool:
+    """Whether a name is one that ``part_name`` gives to parts of the host's profile."""
+    return name.startswith(f"{host}.{_PART}")
 
 
 def distinct_host_names(names: Iterable[str]) -> list[str]:

@@ -125,6 +125,9 @@ def _numbers(body: str) -> list[str]:
         if high - low >= MAX_TARGETS:
             msg = f"the range [{body}] makes {high - low + 1:,} targets; at most {MAX_TARGETS:,}"
             raise ItemProblem(msg)
+        if len(numbers) + high - low >= MAX_TARGETS:
+            msg = f"the range [{body[:40]}] makes more than {MAX_TARGETS:,} targets"
+            raise ItemProblem(msg)
         width = len(first) if first.startswith("0") else 0
         numbers.extend(f"{number:0{width}d}" for number in range(low, high + 1))
     return numbers

@@ -133,19 +133,18 @@ class StartLine:
         self._timer: asyncio.TimerHandle | None = None
         self._start_ns = 0
 
-    async def arrive(self) -> None:
-        """Wait, connected, for the start signal."""
-        self.leave()
+    def settle(self) -> None:
+        """Be expected no longer: connected, or failed on the way."""
+        self._missing -= 1
+        if self._missing <= 0:
+            self._go()
+
+    async def opened(self) -> None:
+        """Wait, connected and with a share of the memory, for the start signal."""
         if not self._open.is_set() and self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._patience_s, self._go)
         await self._open.wait()
-
-    def leave(self) -> None:
-        """Be expected no longer: arrived, or failed on the way."""
-        self._missing -= 1
-        if self._missing <= 0:
-            self._go()
 
     def start_timestamp_ns(self) -> int:
         """The common start, as Unix time; 0 (at once) without a delay or when it has passed."""

@@ -157,8 +157,16 @@ class AgentLink:
                     raise
                 await asyncio.sleep(_BREAK_PAUSE_S * breaks)
 
-    async def fetch(self, capture_id: str, write: Write, deadline_s: float) -> str:
+    async def fetch(
+        self, capture_id: str, write: Write, deadline_s: float, *, part: int = 0
+    ) -> str:
         """Pass the profile to ``write`` in pieces, going on where a connection broke.
+
+        Args:
+            capture_id: Of the capture that was triggered.
+            write: Takes the pieces in order.
+            deadline_s: By the monotonic clock.
+            part: Which of the profiles that a large one was split into.
 
         Returns:
             The SHA-256 that the agent tells of the whole.
@@ -173,7 +181,7 @@ class AgentLink:
         )
         offset = breaks = 0
         while True:
-            request = own.FetchRequest(capture_id=capture_id, offset=offset)
+            request = own.FetchRequest(capture_id=capture_id, offset=offset, part=part)
             try:
                 async for answer in method(
                     request,

@@ -1,28 +1,26 @@
 """Captures all targets at once: one event loop, one channel per host, failures as values."""
 
 import asyncio
+import itertools
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import structlog
 
 from podscope_collector.agent_tls import open_channel
+from podscope_collector.captured_hosts import CapturedHost
 from podscope_collector.captures.addresses import Target
 from podscope_collector.captures.admission import ByteBudget, ExpectedSize, Reservation, StartLine
 from podscope_collector.captures.agents import PINGS, AgentLink, PingTurns
 from podscope_collector.captures.clocks import between
 from podscope_collector.captures.descriptors import affordable_width
-from podscope_collector.captures.fitting import (
-    check_descriptors,
-    check_together,
-    expected_bytes,
-)
+from podscope_collector.captures.fitting import check_descriptors, check_together
 from podscope_collector.captures.keeping import Keeper, Kept
 from podscope_collector.captures.limits import PIECE_BYTES, FanoutLimits
 from podscope_collector.captures.outcome import Attempt, CaptureOutcome, HostUpdate
@@ -111,9 +109,30 @@ async def run_capture(
     async with asyncio.TaskGroup() as group:
         for host in hosts:
             group.create_task(host.run())
-    updates = tuple(host.now for host in hosts)
-    state = decide(request.quorum, (update.state for update in updates))
+    updates = tuple(update for host in hosts for update in (host.now, *host.parts))
+    await _note_hosts(flight.keeper, updates)
+    state = decide(request.quorum, (host.now.state for host in hosts))
     return CaptureOutcome(session, state, updates, started_at, datetime.now(UTC))
+
+
+async def _note_hosts(keeper: Keeper, updates: Sequence[HostUpdate]) -> None:
+    """Leave the hosts' clocks and failures beside the profiles; a capture does not fail by that."""
+    known = [
+        CapturedHost(
+            one.host,
+            None if one.state is HostState.DONE else str(one.reason or one.state),
+            None if one.clock is None else one.clock.offset_ns,
+            None if one.clock is None else one.clock.error_ns,
+        )
+        for one in updates
+    ]
+    if not any(one.state is HostState.DONE for one in updates):
+        # There is nothing that it would be beside.
+        return
+    try:
+        await asyncio.to_thread(keeper.note_hosts, known)
+    except StorageError as error:
+        log.warning("hosts_not_noted", session=keeper.session, error=str(error))
 
 
 class _Flight:
@@ -135,19 +154,20 @@ class _Flight:
         self.keeper = keeper
         width = affordable_width(min(count, limits.width))
         self.width = asyncio.Semaphore(width)
-        self.budget = ByteBudget(limits.byte_budget)
+        # Those that must start together were counted beforehand; others leave room for what a
+        # message takes beyond its bytes while it arrives.
+        room = limits.byte_budget if request.synchronized else limits.byte_budget * 3 // 4
+        self.budget = ByteBudget(room)
         self.ping_turns = PingTurns()
-        self.memory = MemoryGuard(limits.byte_budget)
+        self.memory = MemoryGuard(room)
         self.fetches = asyncio.Semaphore(limits.fetches)
         self.agent_token: str | None = None
         self.agent_tls: grpc.ChannelCredentials | None = None
         self.host_bytes = request.expected_host_bytes or limits.expected_host_bytes
         self.sizes = ExpectedSize(self.budget, self.host_bytes)
-        at_once = max(1, limits.byte_budget // self.host_bytes)
         # Who wants all together wants those that are slow to connect too.
         patience_s = limits.connect_timeout_s if request.synchronized else limits.start_patience_s
-        expected = count if request.synchronized else min(width, at_once)
-        self.start_line = StartLine(expected, patience_s, request.delay_ms)
+        self.start_line = StartLine(min(count, width), patience_s, request.delay_ms)
         self.steps = (
             None if request.steps is None else StepWindow(request.steps, request.duration_ms)
         )
@@ -182,6 +202,7 @@ class _Host:
         self._attempt_timings: dict[str, float] = {}
         self._attempt_began: datetime | None = None
         self.now = HostUpdate(target=target.address, host=name, attempts=attempts_before)
+        self.parts: tuple[HostUpdate, ...] = ()
 
     async def run(self) -> None:
         """Attempt until done, final, or out of attempts; only cancellation leaves here."""
@@ -201,22 +222,24 @@ class _Host:
     async def _attempts(self) -> None:
         request = self._flight.request
         times = 1
-        for number in range(1, request.attempts + 1):
-            async with (
-                self._flight.width,
-                self._flight.budget.reserve(
-                    expected_bytes(self._target, self._flight.host_bytes)
-                ) as share,
-            ):
-                result = await self._attempt(number, times, share)
+        tries = 0
+        for number in itertools.count(1):
+            async with self._flight.width:
+                result = await self._attempt(number, times)
             if isinstance(result, Kept):
                 self._done(result)
                 return
             window_s = self._flight.window_ms(times) / 1000
             wait_s = pause_s(result, number, window_s, random.random())  # noqa: S311 - jitter
             is_empty = result.reason is ReasonCode.EMPTY_TRACE
-            late = monotonic() + wait_s > self._flight.last_start
-            if result.step is NextStep.STOP or number == request.attempts or late:
+            left_s = self._flight.last_start - monotonic()
+            if result.step is NextStep.WAIT and request.attempts > 1:
+                # Nothing was tried yet: the other capture's end is waited for as long as this
+                # one has time, and asked for once more when it is over.
+                wait_s = min(wait_s, max(left_s, 0.0) or math.inf)
+            else:
+                tries += 1
+            if result.step is NextStep.STOP or tries == request.attempts or wait_s > left_s:
                 state = HostState.EMPTY if is_empty else HostState.FAILED
                 self._end(state, result.reason, result.message, result.grpc_code)
                 return
@@ -231,7 +254,7 @@ class _Host:
             )
             await asyncio.sleep(wait_s)
 
-    async def _attempt(self, number: int, times: int, share: Reservation) -> Kept | Failure:
+    async def _attempt(self, number: int, times: int) -> Kept | Failure:
         self._attempt_began = datetime.now(UTC)
         self._attempt_timings = {}
         self._move(
@@ -239,48 +262,61 @@ class _Host:
             attempts=self._attempts_before + number,
             started_at=self.now.started_at or self._attempt_began,
         )
-        line = self._flight.start_line
-        in_line = number == 1
+        flight = self._flight
         link: AgentLink | None = None
-        async with open_channel(
-            self._target.address, self._flight.agent_tls, CHANNEL_OPTIONS
-        ) as channel:
+        async with open_channel(self._target.address, flight.agent_tls, CHANNEL_OPTIONS) as channel:
             try:
                 is_ready = await self._connect(channel)
                 if is_ready:
                     link = await AgentLink.open(
                         channel,
-                        pings=PINGS if self._flight.request.delay_ms else 1,
-                        token=self._flight.agent_token,
-                        turns=self._flight.ping_turns,
+                        pings=PINGS if flight.request.delay_ms else 1,
+                        token=flight.agent_token,
+                        turns=flight.ping_turns,
                     )
-                    if self._flight.steps is not None:
-                        refused = self._flight.steps.join(self._target.address, link)
+                    if flight.steps is not None:
+                        refused = flight.steps.join(self._target.address, link)
                         if refused is not None:
                             return refused
-                if is_ready and in_line:
-                    self._move(HostState.ARMED)
-                    in_line = False
-                    await line.arrive()
             except TimeoutError:
-                seconds = self._flight.connect_timeout_s
                 message = (
-                    f"{self._target.address} does not answer within {seconds:g} s; check the "
-                    "address, firewalls and network policies"
+                    f"{self._target.address} does not answer within "
+                    f"{flight.connect_timeout_s:g} s; check the address, firewalls and network "
+                    "policies"
                 )
                 return Failure(ReasonCode.UNREACHABLE, NextStep.RETRY, message)
             finally:
-                if in_line:
-                    line.leave()
-            duration_ms = self._flight.window_ms(times)
-            if link is not None:
-                # Its profile comes in pieces: the memory that was set aside is not needed.
-                share.becomes(PIECE_BYTES)
-                return await self._through_agent(link, duration_ms)
-            answer = await self._profile(channel, duration_ms, is_ready=is_ready)
+                if number == 1:
+                    flight.start_line.settle()
+            if not is_ready:
+                # It only tells why; that need not wait for the bytes of others.
+                return await self._answered(channel, times, is_ready=False)
+            if number == 1:
+                self._move(HostState.ARMED)
+            # A profile that comes in pieces takes no more memory than one of them.
+            size = flight.host_bytes if link is None else min(PIECE_BYTES, flight.host_bytes)
+            async with flight.budget.reserve(size) as share:
+                if number == 1:
+                    await flight.start_line.opened()
+                if link is not None:
+                    share.becomes(PIECE_BYTES)
+                    return await self._through_agent(link, flight.window_ms(times))
+                return await self._answered(channel, times, share, is_ready=True)
+
+    async def _answered(
+        self,
+        channel: grpc.aio.Channel,
+        times: int,
+        share: Reservation | None = None,
+        *,
+        is_ready: bool,
+    ) -> Kept | Failure:
+        """Ask a stock server for its profile and keep it."""
+        answer = await self._profile(channel, self._flight.window_ms(times), is_ready=is_ready)
         if isinstance(answer, Failure):
             return answer
-        share.becomes(len(answer))
+        if share is not None:
+            share.becomes(len(answer))
         self._flight.sizes.arrived(len(answer))
         self._move(HostState.STORING, transfer="unary")
         return await self._keep(answer)
@@ -392,18 +428,27 @@ class _Host:
     # -- updates ------------------------------------------------------------------------------
 
     def _done(self, kept: Kept) -> None:
-        self._move(
-            HostState.DONE,
-            reason=None,
-            message=None,
-            grpc_code=None,
-            bytes=kept.file.size,
-            sha256=kept.file.sha256,
-            file=kept.file.path,
-            warnings=kept.warnings,
-            window_ns=kept.window_ns,
-            finished_at=datetime.now(UTC),
+        done: dict[str, Any] = {
+            "reason": None,
+            "message": None,
+            "grpc_code": None,
+            "finished_at": datetime.now(UTC),
+        }
+        # Before the host itself: whoever sees it done sees all of it.
+        self.parts = tuple(
+            replace(
+                self.now,
+                host=part.host,
+                state=HostState.DONE,
+                part_of=self.now.host,
+                **done,
+                **_stored(part),
+            )
+            for part in kept.parts
         )
+        for part in self.parts:
+            self._tell(part)
+        self._move(HostState.DONE, **done, **_stored(kept))
 
     def _end(
         self, state: HostState, reason: ReasonCode, message: str, grpc_code: str | None = None
@@ -427,8 +472,11 @@ class _Host:
         self.now = replace(self.now, state=state, timings_ms=_rounded(self._timings), **changes)  # type: ignore[arg-type] # checked by replace itself
         if state.is_final or ended_as is not None:
             self._end_attempt(ended_as or state)
+        self._tell(self.now)
+
+    def _tell(self, update: HostUpdate) -> None:
         try:
-            self._flight.on_update(self.now)
+            self._flight.on_update(update)
         except Exception:
             log.exception("update_callback_failed", target=self._target.address)
 
@@ -449,6 +497,16 @@ class _Host:
         )
         self._attempt_began = None
         self.now = replace(self.now, history=(*self.now.history, attempt))
+
+
+def _stored(kept: Kept) -> dict[str, Any]:
+    return {
+        "bytes": kept.file.size,
+        "sha256": kept.file.sha256,
+        "file": kept.file.path,
+        "warnings": kept.warnings,
+        "window_ns": kept.window_ns,
+    }
 
 
 def _rounded(seconds: Mapping[str, float]) -> dict[str, int]:

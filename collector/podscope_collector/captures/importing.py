@@ -15,7 +15,8 @@ from sqlalchemy.orm import Session
 from podscope_collector.captures.keeping import Keeper, Kept
 from podscope_collector.captures.models import Capture, CaptureHost, Trigger
 from podscope_collector.captures.outcome import HostUpdate
-from podscope_collector.captures.services import DEFAULT_RUN, apply_updates, finish_capture
+from podscope_collector.captures.progress import apply_updates
+from podscope_collector.captures.services import DEFAULT_RUN, finish_capture
 from podscope_collector.captures.states import CaptureState, HostState, ReasonCode
 from podscope_collector.errors import CollectorError
 from podscope_collector.host_names import distinct_host_names

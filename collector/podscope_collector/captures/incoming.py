@@ -1,10 +1,12 @@
 """A profile that arrives in pieces: on disk at once, digested on the way, never whole in memory."""
 
+import contextlib
 import hashlib
 import mmap
+from collections.abc import Iterator
 from pathlib import Path
 
-from podscope_collector.storage import Storage
+from podscope_collector.storage import Storage, StorageError
 
 
 class IncomingProfile:
@@ -13,6 +15,10 @@ class IncomingProfile:
     Attributes:
         path: Where it is until it is adopted.
         size: Bytes that have arrived.
+
+    Raises:
+        StorageError: here and in every method but ``discard``: the disk is full, or not to be
+            written.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -20,11 +26,13 @@ class IncomingProfile:
         self._digest = hashlib.sha256()
         self.size = 0
         self.path: Path = storage.incoming_path()
-        self._file = self.path.open("xb")
+        with self._errors():
+            self._file = self.path.open("xb")
 
     def write(self, piece: bytes) -> None:
         """Append a piece."""
-        self._file.write(piece)
+        with self._errors():
+            self._file.write(piece)
         self._digest.update(piece)
         self.size += len(piece)
 
@@ -35,16 +43,28 @@ class IncomingProfile:
 
     def close(self) -> None:
         """Write out what is buffered; the file can be read then."""
-        self._file.close()
+        with self._errors():
+            self._file.close()
 
     def content(self) -> mmap.mmap | bytes:
         """The bytes, mapped: nobody else writes to this file."""
         if not self.size:
             return b""
-        with self.path.open("rb") as file:
+        with self._errors(), self.path.open("rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def discard(self) -> None:
         """Remove the file, unless it was adopted."""
-        self._file.close()
-        self.path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            # What is buffered may not fit on the disk.
+            self._file.close()
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            message = f"cannot receive a profile into {self.path.parent}: {error.strerror or error}"
+            raise StorageError(message) from error

@@ -6,10 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from mmap import mmap
 
+from podscope_collector.captured_hosts import (
+    FILE_NAME,
+    CapturedHost,
+    pack_hosts,
+    unpack_hosts,
+)
 from podscope_collector.captures.incoming import IncomingProfile
 from podscope_collector.captures.reasons import Failure, NextStep
 from podscope_collector.captures.response import ResponseError, unwrap
 from podscope_collector.captures.states import ReasonCode
+from podscope_collector.errors import InputNotFoundError
 from podscope_collector.storage import PROFILE_FOLDER, Storage, StoredFile
 
 MAX_WARNINGS = 20
@@ -21,15 +28,19 @@ class Kept:
     """A profile that is stored.
 
     Attributes:
+        host: Name within the session that it is stored under.
         file: Where.
         warnings: Errors and warnings that the profiler put into it.
         window_ns: Start and end of the profiler's session, Unix time by the host's clock; None
             for what the profile does not tell.
+        parts: Profiles of the host's further processes, where one file has no room for all.
     """
 
+    host: str
     file: StoredFile
     warnings: tuple[str, ...] = ()
     window_ns: tuple[int | None, int | None] = (None, None)
+    parts: tuple["Kept", ...] = ()
 
 
 class Keeper:
@@ -49,6 +60,18 @@ class Keeper:
         """Whether an agent that may write to ``allowed`` roots can write to this session."""
         own = self.repository_root
         return any(own == root or own.startswith(f"{root.rstrip('/')}/") for root in allowed)
+
+    def note_hosts(self, hosts: Sequence[CapturedHost]) -> None:
+        """Write down what is known of the hosts, for who reads the folder without a database.
+
+        Raises:
+            StorageError: It cannot be written.
+        """
+        before: tuple[CapturedHost, ...] = ()
+        with contextlib.suppress(InputNotFoundError):
+            before = unpack_hosts(self.storage.read_derived("captures", self.session, FILE_NAME))
+        content = pack_hosts(hosts, before)
+        self.storage.put_derived("captures", self.session, FILE_NAME, content)
 
     def warm_up(self) -> None:
         """Load what ``keep`` needs, so that it happens while the hosts still capture."""
@@ -88,7 +111,7 @@ class Keeper:
         except _Invalid as error:
             return self._reject(xspace, host, address, str(error))
         file = self.storage.put_xspace(self.session, host, xspace)
-        return Kept(file, found.warnings, found.window_ns)
+        return Kept(host, file, found.warnings, found.window_ns)
 
     def keep_incoming(
         self, incoming: IncomingProfile, sha256: str, host: str, address: str
@@ -118,7 +141,7 @@ class Keeper:
         file = self.storage.adopt_xspace(
             self.session, host, incoming.path, incoming.size, incoming.sha256
         )
-        return Kept(file, found.warnings, found.window_ns)
+        return Kept(host, file, found.warnings, found.window_ns)
 
     def written_by_agent(self, size: int, sha256: str, host: str, address: str) -> Kept | Failure:
         """Account a profile that an agent wrote to our storage by itself; no byte of it is read.
@@ -136,7 +159,15 @@ class Keeper:
                 f"{address} says that it wrote {size:,} bytes to {path}, and {found}; does its "
                 "--allow-root name the storage of this service?",
             )
-        return Kept(StoredFile(path, size, sha256))
+        return Kept(host, StoredFile(path, size, sha256))
+
+    def forget(self, kept: Sequence[Kept]) -> None:
+        """Remove parts of a profile that did not become whole.
+
+        Raises:
+            StorageError: They cannot be removed.
+        """
+        self.storage.delete([one.file.path for one in kept])
 
     def holds_another(self, host: str, xspace: bytes) -> bool:
         """Whether the session has a profile of the host with other bytes."""

@@ -11,8 +11,8 @@ from sqlalchemy import select
 from starlette.concurrency import run_in_threadpool
 
 from podscope_collector.captures.models import Capture, CaptureHost
+from podscope_collector.captures.queries import analyzed_hosts, find_capture
 from podscope_collector.captures.schemas import CaptureView, HostView
-from podscope_collector.captures.services import analyzed_hosts, find_capture
 from podscope_collector.captures.states import AnalysisState
 from podscope_collector.db import Database
 

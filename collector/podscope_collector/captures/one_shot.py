@@ -11,10 +11,11 @@ from podscope_collector.captures.outcome import CaptureOutcome, HostUpdate
 from podscope_collector.captures.request import CaptureRequest, parse_request
 from podscope_collector.settings import CollectorSettings
 from podscope_collector.storage import Storage
+from podscope_collector.tokens import read_agent_token
 
 
 def capture_to_folder(
-    addresses: Sequence[str], logdir: str, options: Mapping[str, Any]
+    addresses: Sequence[str], logdir: str, options: Mapping[str, Any], **shown: Any
 ) -> tuple[HostUpdate, ...]:
     """Profile hosts at once; return what became of each, in order.
 
@@ -24,6 +25,8 @@ def capture_to_folder(
         addresses: ``host:port`` of each.
         logdir: Folder, ``s3://…`` or ``gs://…``.
         options: Fields of a capture request besides its targets.
+        shown: ``agent_token`` and ``agent_tls`` of ``run_capture``; without, what the settings
+            name.
 
     Raises:
         CollectorError: the request makes no sense, or the folder cannot be written.
@@ -34,7 +37,7 @@ def capture_to_folder(
 
     def work() -> None:
         try:
-            found.append(asyncio.run(_capture(request, logdir)))
+            found.append(asyncio.run(_capture(request, logdir, shown)))
         except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
             errors.append(error)
 
@@ -47,8 +50,15 @@ def capture_to_folder(
     return found[0].hosts
 
 
-async def _capture(request: CaptureRequest, logdir: str) -> CaptureOutcome:
+async def _capture(
+    request: CaptureRequest, logdir: str, shown: Mapping[str, Any]
+) -> CaptureOutcome:
     storage = Storage(logdir)
+    settings = CollectorSettings()
+    agents = shown or {
+        "agent_token": read_agent_token(settings.agent_token_file),
+        "agent_tls": settings.agent_credentials(),
+    }
     targets = request.parsed_targets().targets
     return await run_capture(
         request,
@@ -57,5 +67,6 @@ async def _capture(request: CaptureRequest, logdir: str) -> CaptureOutcome:
         storage.new_session(),
         lambda _: None,
         host_names=[target.address.replace(":", "_") for target in targets],
-        limits=FanoutLimits.of(CollectorSettings()),
+        limits=FanoutLimits.of(settings),
+        **agents,
     )

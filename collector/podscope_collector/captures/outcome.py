@@ -53,6 +53,7 @@ class HostUpdate:
             storage by an agent); None before that is known.
         clock: Offset of the host's clock; None when it is unknown.
         window_ns: Start and end of the host's session by its own clock, where the profile tells.
+        part_of: The host that this is one process of, where its profile is too large for one file.
     """
 
     target: str
@@ -73,6 +74,7 @@ class HostUpdate:
     transfer: str | None = None
     clock: ClockOffset | None = None
     window_ns: tuple[int | None, int | None] = (None, None)
+    part_of: str | None = None
 
     @property
     def window(self) -> HostWindow | None:
@@ -112,7 +114,7 @@ class CaptureOutcome:
     Attributes:
         session: Its folder below ``plugins/profile``.
         state: ``complete``, ``partial`` or ``failed`` by the request's quorum.
-        hosts: Every host in its final state, in the order of the targets.
+        hosts: Every host in its final state, in the order of the targets; behind it its parts.
         started_at: When the first host was dialled.
         finished_at: When the last host reached its final state.
     """

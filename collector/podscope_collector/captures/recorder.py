@@ -12,7 +12,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from podscope_collector.captures.outcome import HostUpdate
-from podscope_collector.captures.services import apply_updates
+from podscope_collector.captures.progress import apply_updates
 from podscope_collector.captures.states import HostState
 from podscope_collector.runtime import Runtime
 from podscope_collector.work.dispatch import Sender, dispatch_due

@@ -6,8 +6,8 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from podscope_collector.captures.models import Capture, CaptureHost
+from podscope_collector.captures.progress import next_revision
 from podscope_collector.captures.quorum import decide
-from podscope_collector.captures.services import next_revision
 from podscope_collector.captures.states import AnalysisState, CaptureState, HostState, ReasonCode
 
 

@@ -46,7 +46,8 @@ class CaptureRequest(BaseModel):
         duration_ms: Length of the window on each host; with ``steps`` the longest it may be.
         steps: As many whole steps are in the window, see ``step_window.py``; every target must
             be an agent that knows how long they take.
-        attempts: How often one host is tried; a host that succeeded is never tried again.
+        attempts: How often one host is tried; a host that succeeded is never tried again. One
+            where another capture runs is asked, unless this is 1, until the time for it is over.
         quorum: ``all``, ``any``, a number of hosts or ``P%``: how many must be done for a
             capture that lost some to be ``partial`` and not ``failed``.
         delay_ms: All hosts start at one instant, this long after the last is connected; 0

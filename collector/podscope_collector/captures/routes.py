@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import FileResponse, Response, StreamingResponse
 from sqlalchemy import select
 
-from podscope_collector.captures import services
+from podscope_collector.captures import queries, services
 from podscope_collector.captures.limits import FanoutLimits
 from podscope_collector.captures.live import capture_events
 from podscope_collector.captures.models import CaptureHost, Trigger
@@ -40,10 +40,10 @@ def list_captures(
 ) -> CapturePage:
     """Captures, newest first."""
     with service.runtime.database.reading() as session:
-        page, after = services.list_captures(
+        page, after = queries.list_captures(
             session, limit=limit, before=before, run=run, state=state
         )
-        counts = services.analyzed_hosts(session, [capture.id for capture in page])
+        counts = queries.analyzed_hosts(session, [capture.id for capture in page])
         items = [CaptureView.of(capture, counts.get(capture.id, 0)) for capture in page]
     return CapturePage(items=items, next=after)
 
@@ -75,8 +75,8 @@ def create_capture(
 def show_capture(service: ServiceNow, capture_id: uuid.UUID) -> CaptureView:
     """One capture."""
     with service.runtime.database.reading() as session:
-        capture = services.find_capture(session, capture_id)
-        counts = services.analyzed_hosts(session, [capture_id])
+        capture = queries.find_capture(session, capture_id)
+        counts = queries.analyzed_hosts(session, [capture_id])
         return CaptureView.of(capture, counts.get(capture_id, 0))
 
 
@@ -95,7 +95,7 @@ def retry_capture(service: ServiceNow, capture_id: uuid.UUID) -> CaptureView:
     runtime = service.runtime
     with runtime.database.writing() as session:
         capture = services.retry_capture(session, capture_id, runtime.clock())
-        counts = services.analyzed_hosts(session, [capture_id])
+        counts = queries.analyzed_hosts(session, [capture_id])
         view = CaptureView.of(capture, counts.get(capture_id, 0))
     service.nudge()
     return view
@@ -107,8 +107,8 @@ def list_attempts(
 ) -> AttemptList:
     """Every attempt of the capture's hosts, or of one host, that has ended."""
     with service.runtime.database.reading() as session:
-        services.find_capture(session, capture_id)
-        rows = services.list_attempts(session, capture_id, host)
+        queries.find_capture(session, capture_id)
+        rows = queries.list_attempts(session, capture_id, host)
         return AttemptList(items=[AttemptView.of(name, attempt) for name, attempt in rows])
 
 
@@ -116,7 +116,7 @@ def list_attempts(
 def list_hosts(service: ServiceNow, capture_id: uuid.UUID) -> HostList:
     """The hosts of a capture in the order of its request."""
     with service.runtime.database.reading() as session:
-        services.find_capture(session, capture_id)
+        queries.find_capture(session, capture_id)
         hosts = session.scalars(
             select(CaptureHost)
             .where(CaptureHost.capture_id == capture_id)
@@ -129,7 +129,7 @@ def list_hosts(service: ServiceNow, capture_id: uuid.UUID) -> HostList:
 def follow_capture(service: ServiceNow, capture_id: uuid.UUID) -> StreamingResponse:
     """Server-sent events ``host`` and ``capture``; ends when the analysis has ended."""
     with service.runtime.database.reading() as session:
-        services.find_capture(session, capture_id)
+        queries.find_capture(session, capture_id)
     return StreamingResponse(
         capture_events(service.runtime.database, capture_id),
         media_type="text/event-stream",
@@ -141,8 +141,8 @@ def follow_capture(service: ServiceNow, capture_id: uuid.UUID) -> StreamingRespo
 def download_xspace(service: ServiceNow, capture_id: uuid.UUID, host: str) -> Response:
     """The XSpace of a host, as it was captured."""
     with service.runtime.database.reading() as session:
-        row = services.find_host(session, capture_id, host)
-        name = f"{services.find_capture(session, capture_id).session}.{row.host}{XSPACE_SUFFIX}"
+        row = queries.find_host(session, capture_id, host)
+        name = f"{queries.find_capture(session, capture_id).session}.{row.host}{XSPACE_SUFFIX}"
     if row.file is None:
         message = f"host {row.host} was not captured: {row.message or row.state.value}"
         raise InputNotFoundError(message)

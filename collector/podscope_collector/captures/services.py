@@ -1,28 +1,29 @@
 """Creating captures, following their hosts, and deciding how they ended."""
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from podscope_collector.captures.addresses import Target, parse_address
 from podscope_collector.captures.clocks import ClockOffset, HostWindow, align
 from podscope_collector.captures.fitting import check_together
 from podscope_collector.captures.limits import FanoutLimits
-from podscope_collector.captures.models import Capture, CaptureAttempt, CaptureHost, Trigger
-from podscope_collector.captures.outcome import Attempt, HostUpdate
+from podscope_collector.captures.models import Capture, CaptureHost, Trigger
+from podscope_collector.captures.progress import next_revision
+from podscope_collector.captures.queries import find_capture
 from podscope_collector.captures.quorum import decide
 from podscope_collector.captures.request import CaptureRequest
 from podscope_collector.captures.resolving.found import Resolution
 from podscope_collector.captures.states import AnalysisState, CaptureState, HostState, ReasonCode
-from podscope_collector.errors import ConflictError, InputNotFoundError
-from podscope_collector.host_names import distinct_host_names
+from podscope_collector.errors import ConflictError
+from podscope_collector.host_names import distinct_host_names, is_part_of
 from podscope_collector.work.models import WorkKind
-from podscope_collector.work.services import changed_rows, enqueue, forget
+from podscope_collector.work.services import enqueue, forget
 
 DEFAULT_RUN = "default"
 _MAX_TARGET = 512
@@ -243,11 +244,6 @@ def check_can_start(session: Session, request: CaptureRequest, limits: FanoutLim
     )
 
 
-def is_cancelled(session: Session, capture_id: uuid.UUID) -> bool:
-    """Whether somebody asked for the end of the capture."""
-    return session.scalar(select(Capture.cancelled_at).where(Capture.id == capture_id)) is not None
-
-
 def retry_capture(session: Session, capture_id: uuid.UUID, now: datetime) -> Capture:
     """Capture again, into the same session, every host that is not done.
 
@@ -285,69 +281,6 @@ def retry_capture(session: Session, capture_id: uuid.UUID, now: datetime) -> Cap
     return capture
 
 
-def find_capture(session: Session, capture_id: uuid.UUID) -> Capture:
-    """The capture with this id.
-
-    Raises:
-        InputNotFoundError: there is none.
-    """
-    capture = session.get(Capture, capture_id)
-    if capture is None:
-        message = f"no capture {capture_id}; 'podscope captures list' shows those there are"
-        raise InputNotFoundError(message)
-    return capture
-
-
-def list_captures(
-    session: Session,
-    *,
-    limit: int,
-    before: uuid.UUID | None = None,
-    run: str | None = None,
-    state: CaptureState | None = None,
-) -> tuple[Sequence[Capture], uuid.UUID | None]:
-    """The newest captures, and the id to continue before (None at the end)."""
-    query = select(Capture).order_by(Capture.id.desc()).limit(limit + 1)
-    if before is not None:
-        query = query.where(Capture.id < before)
-    if run is not None:
-        query = query.where(Capture.run == run)
-    if state is not None:
-        query = query.where(Capture.state == state)
-    found = session.scalars(query).all()
-    page = found[:limit]
-    return page, page[-1].id if len(found) > limit else None
-
-
-def find_host(session: Session, capture_id: uuid.UUID, host: str) -> CaptureHost:
-    """The host of a capture by the name its profile is stored under.
-
-    Raises:
-        InputNotFoundError: the capture has no such host.
-    """
-    found = session.scalar(
-        select(CaptureHost).where(CaptureHost.capture_id == capture_id, CaptureHost.host == host)
-    )
-    if found is None:
-        find_capture(session, capture_id)
-        message = f"capture {capture_id} has no host '{host[:80]}'"
-        raise InputNotFoundError(message)
-    return found
-
-
-def analyzed_hosts(session: Session, capture_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, int]:
-    """How many hosts of each capture have been analysed."""
-    rows = session.execute(
-        select(CaptureHost.capture_id, func.count())
-        .where(
-            CaptureHost.capture_id.in_(list(capture_ids)),
-            CaptureHost.analysis_state == AnalysisState.DONE,
-        )
-        .group_by(CaptureHost.capture_id)
-    )
-    return {row[0]: row[1] for row in rows}
-
-
 def start_capture(session: Session, capture_id: uuid.UUID, now: datetime) -> Capture:
     """Mark the capture as begun; one that goes on in other hands keeps its start."""
     capture = find_capture(session, capture_id)
@@ -356,107 +289,6 @@ def start_capture(session: Session, capture_id: uuid.UUID, now: datetime) -> Cap
         capture.started_at = now
         capture.revision += 1
     return capture
-
-
-def apply_updates(
-    session: Session, capture_id: uuid.UUID, updates: Mapping[str, HostUpdate], now: datetime
-) -> None:
-    """Store what happened to hosts; a host whose profile is stored becomes work to analyse.
-
-    A host that is in a final state stays as it is, so that a late report changes nothing.
-    ``updates`` has the latest update of each host, by its name.
-    """
-    revision = next_revision(session, capture_id)
-    hosts = session.scalars(
-        select(CaptureHost).where(
-            CaptureHost.capture_id == capture_id, CaptureHost.host.in_(updates)
-        )
-    )
-    stored = []
-    open_ones = [host for host in hosts if not host.state.is_final]
-    _add_attempts(session, {host.id: updates[host.host].history for host in open_ones})
-    for host in open_ones:
-        _take_over(host, updates[host.host])
-        host.revision = revision
-        if host.state is HostState.DONE:
-            host.analysis_state = AnalysisState.PENDING
-            stored.append(host)
-    if not stored:
-        return
-    enqueue(session, WorkKind.ANALYZE_HOST, [host.id for host in stored], now)
-    session.execute(
-        update(Capture)
-        .where(Capture.id == capture_id)
-        .values(
-            hosts_done=Capture.hosts_done + len(stored),
-            bytes=Capture.bytes + sum(host.bytes for host in stored),
-        )
-        .execution_options(synchronize_session=False)
-    )
-
-
-def _take_over(host: CaptureHost, update: HostUpdate) -> None:
-    host.state = update.state
-    host.attempts = update.attempts
-    host.reason = update.reason
-    host.message = update.message
-    host.grpc_code = update.grpc_code
-    host.bytes = update.bytes
-    host.sha256 = update.sha256
-    host.file = update.file
-    host.warnings = list(update.warnings)
-    host.transfer = update.transfer
-    host.clock_offset_ns = None if update.clock is None else update.clock.offset_ns
-    host.clock_error_ns = None if update.clock is None else update.clock.error_ns
-    host.window_start_ns, host.window_stop_ns = update.window_ns
-    host.timings_ms = dict(update.timings_ms)
-    host.started_at = update.started_at
-    host.finished_at = update.finished_at
-
-
-def _add_attempts(session: Session, histories: Mapping[uuid.UUID, Sequence[Attempt]]) -> None:
-    """Store the attempts of hosts, by their rows' ids, that are not stored yet."""
-    tried = {host_id: history for host_id, history in histories.items() if history}
-    if not tried:
-        return
-    rows = session.execute(
-        select(CaptureAttempt.capture_host_id, func.max(CaptureAttempt.number))
-        .where(CaptureAttempt.capture_host_id.in_(tried))
-        .group_by(CaptureAttempt.capture_host_id)
-    )
-    stored = {row[0]: row[1] for row in rows}
-    session.add_all(
-        CaptureAttempt(
-            capture_host_id=host_id,
-            number=attempt.number,
-            state=attempt.state,
-            reason=attempt.reason,
-            message=attempt.message,
-            grpc_code=attempt.grpc_code,
-            bytes=attempt.bytes,
-            timings_ms=dict(attempt.timings_ms),
-            started_at=attempt.started_at,
-            finished_at=attempt.finished_at,
-        )
-        for host_id, history in tried.items()
-        for attempt in history
-        if attempt.number > stored.get(host_id, 0)
-    )
-
-
-def list_attempts(
-    session: Session, capture_id: uuid.UUID, host: str | None = None
-) -> list[tuple[str, CaptureAttempt]]:
-    """Every attempt that has ended, with its host's name, by host and number."""
-    query = (
-        select(CaptureHost.host, CaptureAttempt)
-        .join(CaptureHost, CaptureHost.id == CaptureAttempt.capture_host_id)
-        .where(CaptureHost.capture_id == capture_id)
-        .order_by(CaptureHost.position, CaptureAttempt.number)
-    )
-    if host is not None:
-        query = query.where(CaptureHost.host == host)
-    return [(name, attempt) for name, attempt in session.execute(query)]
 
 
 def finish_capture(
@@ -482,7 +314,7 @@ def finish_capture(
             host.message = error or INTERRUPTED
         host.finished_at = now
         host.revision = revision
-    states = [host.state for host in capture.hosts]
+    states = [host.state for host in _without_parts(capture.hosts)]
     # What was asked for wins over a quorum that happens to be met.
     is_cancelled = capture.cancelled_at is not None and HostState.CANCELLED in states
     capture.state = CaptureState.CANCELLED if is_cancelled else decide(capture.quorum, states)
@@ -496,6 +328,18 @@ def finish_capture(
         capture.analysis_state = AnalysisState.FAILED
         capture.analysis_error = "no host was captured, so there is nothing to analyse"
         capture.analysis_finished_at = now
+
+
+def _without_parts(hosts: Sequence[CaptureHost]) -> list[CaptureHost]:
+    """The hosts that were asked for: a quorum counts these."""
+    by_target: dict[str, list[str]] = {}
+    for host in hosts:
+        by_target.setdefault(host.target, []).append(host.host)
+    return [
+        host
+        for host in hosts
+        if not any(is_part_of(host.host, other) for other in by_target[host.target])
+    ]
 
 
 def _windows(hosts: Iterable[CaptureHost]) -> list[HostWindow]:
@@ -516,12 +360,3 @@ def _windows(hosts: Iterable[CaptureHost]) -> list[HostWindow]:
 def interrupt_capture(session: Session, capture_id: uuid.UUID, now: datetime) -> None:
     """End a capture whose worker was lost; what was stored until then stays."""
     finish_capture(session, capture_id, now, error=INTERRUPTED)
-
-
-def next_revision(session: Session, capture_id: uuid.UUID) -> int:
-    """Raise the capture's revision by one and return it; also serialises its writers."""
-    changed_rows(
-        session,
-        update(Capture).where(Capture.id == capture_id).values(revision=Capture.revision + 1),
-    )
-    return session.scalars(select(Capture.revision).where(Capture.id == capture_id)).one()

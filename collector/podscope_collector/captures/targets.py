@@ -96,6 +96,7 @@ def parse_targets(given: str | Iterable[str], *, is_tpu_name: bool = False) -> T
     found: dict[str, Target] = {}
     lookups: dict[str, Lookup] = {}
     wrong: list[tuple[str, int, str]] = []
+    count = 0
     for position, item in enumerate(split_targets(given), start=1):
         try:
             for one in parse(item):
@@ -103,7 +104,9 @@ def parse_targets(given: str | Iterable[str], *, is_tpu_name: bool = False) -> T
                     lookups.setdefault(item, one)
                     continue
                 found.setdefault(one.address.lower(), one)
-                if len(found) > MAX_TARGETS:
+                # Those named twice count too: a short text may name some very often.
+                count += 1
+                if count > MAX_TARGETS:
                     problem = f"more than {MAX_TARGETS:,} targets; capture fewer at once"
                     raise TargetError(item, position, problem)
         except ItemProblem as problem:

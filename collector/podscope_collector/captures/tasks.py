@@ -12,7 +12,7 @@ import structlog
 from celery import current_app
 from sqlalchemy.exc import SQLAlchemyError
 
-from podscope_collector.captures import services
+from podscope_collector.captures import progress, queries, services
 from podscope_collector.captures.fanout import run_capture
 from podscope_collector.captures.limits import FanoutLimits
 from podscope_collector.captures.loop import LoopRun
@@ -24,6 +24,7 @@ from podscope_collector.captures.services import OpenHost
 from podscope_collector.captures.states import HostState
 from podscope_collector.captures.targets import parse_targets
 from podscope_collector.errors import CollectorError
+from podscope_collector.host_names import is_part_of
 from podscope_collector.runtime import Runtime
 from podscope_collector.settings import CollectorSettings
 from podscope_collector.tokens import read_agent_token
@@ -131,22 +132,24 @@ def _recovered(
     for host in hosts:
         if host.name not in names:
             continue
-        file = runtime.storage.stat_xspace(folder, host.name)
         now = runtime.clock()
-        stored[host.name] = HostUpdate(
-            target=host.target.address,
-            host=host.name,
-            state=HostState.DONE,
-            attempts=max(1, host.attempts),
-            bytes=file.size,
-            sha256=file.sha256,
-            file=file.path,
-            started_at=now,
-            finished_at=now,
-        )
+        for name in (host.name, *sorted(name for name in names if is_part_of(name, host.name))):
+            file = runtime.storage.stat_xspace(folder, name)
+            stored[name] = HostUpdate(
+                target=host.target.address,
+                host=name,
+                state=HostState.DONE,
+                attempts=max(1, host.attempts),
+                bytes=file.size,
+                sha256=file.sha256,
+                file=file.path,
+                started_at=now,
+                finished_at=now,
+                part_of=None if name == host.name else host.name,
+            )
     if stored:
         with runtime.database.writing() as session:
-            services.apply_updates(session, capture_id, stored, runtime.clock())
+            progress.apply_updates(session, capture_id, stored, runtime.clock())
     return [host for host in hosts if host.name not in stored]
 
 
@@ -190,7 +193,7 @@ def _watched(
         while not over.wait(_WATCH_SECONDS):
             try:
                 with runtime.database.reading() as session:
-                    is_cancelled = services.is_cancelled(session, capture_id)
+                    is_cancelled = queries.is_cancelled(session, capture_id)
             except SQLAlchemyError:
                 log.warning("capture_not_watched", exc_info=True)
                 is_cancelled = False

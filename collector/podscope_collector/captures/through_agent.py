@@ -4,6 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -16,6 +17,7 @@ from podscope_collector.captures.incoming import IncomingProfile
 from podscope_collector.captures.keeping import Keeper, Kept
 from podscope_collector.captures.reasons import Failure, NextStep, classify
 from podscope_collector.captures.states import HostState, ReasonCode
+from podscope_collector.host_names import part_name
 from podscope_protos.v1 import agent_service_pb2 as own
 from podscope_protos.v1 import profiler_service_pb2 as wire
 
@@ -92,6 +94,9 @@ class AgentCapture:
             self.offset_after = await self._measured()
             return await self._settle(ended, deadline_s, retry_empty=retry_empty)
         except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                # Nobody waits for it any more; the host must not stay busy with it.
+                await self._link.cancel(self._id)
             return self._classified(error.code(), error.details(), window_s + timeout_s)
         except IncompleteStreamError as error:
             message = f"{self._target.address}: {error}"
@@ -114,25 +119,47 @@ class AgentCapture:
         if ended.state != State.STATE_DONE:
             code = grpc.StatusCode.__members__.get(ended.grpc_code, grpc.StatusCode.INTERNAL)
             return self._classified(code, ended.message, deadline_s - time.monotonic())
-        if ended.path:
+        first = own.CapturedPart(size_bytes=ended.size_bytes, sha256=ended.sha256, path=ended.path)
+        parts: list[Kept] = []
+        # The host's own is the last: a worker that goes on finds it when all of them are there.
+        for number, part in reversed(list(enumerate([first, *ended.more_parts]))):
+            result = await self._part(number, part, deadline_s)
+            if isinstance(result, Failure):
+                await asyncio.to_thread(self._keeper.forget, parts)
+                return result
+            parts.insert(0, result)
+        whole, *others = parts
+        return replace(whole, parts=tuple(others))
+
+    async def _part(self, number: int, part: own.CapturedPart, deadline_s: float) -> Kept | Failure:
+        # The host itself is the first part, whatever an agent calls it.
+        host = self._host if number == 0 else part_name(self._host, part.suffix or str(number))
+        if part.path:
             self._move(HostState.STORING)
             return await asyncio.to_thread(
-                self._keeper.written_by_agent, ended.size_bytes, ended.sha256, self._host, address
+                self._keeper.written_by_agent,
+                part.size_bytes,
+                part.sha256,
+                host,
+                self._target.address,
             )
         async with self._fetches:
             incoming = await asyncio.to_thread(IncomingProfile, self._keeper.storage)
             try:
                 sha256 = await self._link.fetch(
-                    self._id, lambda piece: asyncio.to_thread(incoming.write, piece), deadline_s
+                    self._id,
+                    lambda piece: asyncio.to_thread(incoming.write, piece),
+                    deadline_s,
+                    part=number,
                 )
                 self._move(HostState.STORING)
-                return await asyncio.to_thread(self._keep, incoming, sha256)
+                return await asyncio.to_thread(self._keep, incoming, sha256, host)
             finally:
                 await asyncio.to_thread(incoming.discard)
 
-    def _keep(self, incoming: IncomingProfile, sha256: str) -> Kept | Failure:
+    def _keep(self, incoming: IncomingProfile, sha256: str, host: str) -> Kept | Failure:
         incoming.close()
-        return self._keeper.keep_incoming(incoming, sha256, self._host, self._target.address)
+        return self._keeper.keep_incoming(incoming, sha256, host, self._target.address)
 
     async def _measured(self) -> ClockOffset | None:
         try:

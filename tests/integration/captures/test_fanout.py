@@ -112,10 +112,13 @@ async def slow_to_connect(address: str, seconds: float) -> AsyncIterator[str]:
     copies: set[asyncio.Task[None]] = set()
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while piece := await reader.read(65536):
-            writer.write(piece)
-            await writer.drain()
-        writer.close()
+        try:
+            while piece := await reader.read(65536):
+                writer.write(piece)
+                await writer.drain()
+        finally:
+            # Also when it is cancelled: a writer that outlives the loop complains later.
+            writer.transport.abort()
 
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(seconds)
@@ -251,6 +254,21 @@ def test_the_quorum_decides_what_a_lost_host_means(
     assert outcome.state is state
 
 
+def test_the_end_of_another_capture_is_waited_for_beyond_the_tries(tmp_path: Path) -> None:
+    busy = status(grpc.StatusCode.INTERNAL, BUSY_DETAILS, times=4)
+    outcome, _, _ = run_against(tmp_path, busy, duration_ms=20, attempts=2, timeout_ms=100_000)
+    assert outcome.hosts[0].state is HostState.DONE
+    assert outcome.hosts[0].attempts == 5
+
+
+def test_a_host_that_is_busy_for_ever_fails_when_the_time_is_over(tmp_path: Path) -> None:
+    busy = status(grpc.StatusCode.INTERNAL, BUSY_DETAILS)
+    outcome, _, _ = run_against(tmp_path, busy, duration_ms=20, attempts=2, timeout_ms=1000)
+    assert outcome.hosts[0].state is HostState.FAILED
+    assert outcome.hosts[0].reason is ReasonCode.BUSY
+    assert outcome.hosts[0].attempts >= 2
+
+
 def test_a_busy_host_is_asked_again_when_the_other_capture_may_have_ended(
     tmp_path: Path,
 ) -> None:
@@ -296,10 +314,12 @@ def test_a_server_without_a_profiler_is_told_apart(tmp_path: Path) -> None:
 def test_a_web_server_is_no_profiler(tmp_path: Path) -> None:
     async def scenario() -> CaptureOutcome:
         async def http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
-            await writer.drain()
-            await reader.read()
-            writer.close()
+            try:
+                writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+                await writer.drain()
+                await reader.read()
+            finally:
+                writer.transport.abort()
 
         server = await asyncio.start_server(http, "127.0.0.1", 0)
         async with server:
@@ -447,6 +467,39 @@ def test_the_byte_budget_holds_hosts_back_and_loses_none(tmp_path: Path) -> None
     outcome, _, _ = run_against(tmp_path, *[counting] * 8, limits=limits)
     assert outcome.state is CaptureState.COMPLETE
     assert most <= 2
+
+
+def test_a_dead_host_is_known_while_others_hold_the_budget(tmp_path: Path) -> None:
+    async def scenario() -> CaptureOutcome:
+        dead = asyncio.Event()
+
+        async def until_dead(request: wire.ProfileRequest, context: Context) -> bytes:
+            await dead.wait()
+            return await good()(request, context)
+
+        def on_update(update: HostUpdate) -> None:
+            if update.state is HostState.FAILED:
+                dead.set()
+
+        async with contextlib.AsyncExitStack() as stack:
+            servers = [
+                await stack.enter_async_context(Server(until_dead).serving()) for _ in range(2)
+            ]
+            targets = [*(server.address for server in servers), f"127.0.0.1:{dead_port()}"]
+            request = parse_request(
+                {"targets": targets, "duration_ms": 20, "attempts": 1, "timeout_ms": 120_000}
+            )
+            return await run_capture(
+                request,
+                request.parsed_targets().targets,
+                Storage(str(tmp_path)),
+                "s1",
+                on_update,
+                limits=FanoutLimits(byte_budget=1_000, expected_host_bytes=1_000),
+            )
+
+    states = [host.state for host in asyncio.run(asyncio.wait_for(scenario(), 100)).hosts]
+    assert states == [HostState.DONE, HostState.DONE, HostState.FAILED]
 
 
 def test_synchronized_hosts_get_one_instant_however_slowly_one_of_them_connects(

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from podscope_agent.repository import Repository
 from podscope_agent.results import ResultSpool
 from podscope_agent.server import AgentServer, AgentService, OwnRpcs
 from podscope_agent.session import HostSession
+from podscope_collector.captured_hosts import captured_hosts
 from podscope_collector.captures.fanout import run_capture
 from podscope_collector.captures.outcome import CaptureOutcome, HostUpdate
 from podscope_collector.captures.request import parse_request
@@ -54,6 +55,10 @@ def xspace(size: int = 10, start_ns: int = 0) -> bytes:
 Profile = Callable[[wire.ProfileRequest], bytes]
 
 
+def answering(sent: bytes) -> Profile:
+    return lambda _: sent
+
+
 @asynccontextmanager
 async def profiler(answer: Profile, delay_s: float = 0) -> AsyncIterator[str]:
     async def profile(body: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
@@ -79,13 +84,17 @@ async def serving(services: dict[str, dict[str, Any]]) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def agent(
-    target: str, root: Path | None = None, *, token: str | None = None, **budget: Any
+    *targets: str,
+    root: Path | None = None,
+    token: str | None = None,
+    limit_bytes: int = methods.MAX_MESSAGE_BYTES,
+    **budget: Any,
 ) -> AsyncIterator[str]:
     live = LiveFigures("h0", [])
     spool = ResultSpool(None, 64 << 20, 60)
     repository = Repository([] if root is None else [str(root)])
-    session = HostSession(TargetInventory([target]), guard=OverheadGuard(Budget(**budget)))
-    captures = HostCaptures(session, spool, repository)
+    session = HostSession(TargetInventory(targets), guard=OverheadGuard(Budget(**budget)))
+    captures = HostCaptures(session, spool, repository, limit_bytes)
     service = OwnService("h0", {}, session, captures, live, spool, repository)
     profiler = AgentService(session, live, Delivery(repository, spool))
     server = AgentServer(profiler, OwnRpcs(service), "127.0.0.1", 0, token)
@@ -197,7 +206,7 @@ def test_an_agent_that_may_write_to_the_storage_sends_no_byte_of_it(tmp_path: Pa
 
     async def scenario() -> CaptureOutcome:
         nonlocal sent
-        async with profiler(lambda _: answer) as target, agent(target, tmp_path) as address:
+        async with profiler(lambda _: answer) as target, agent(target, root=tmp_path) as address:
             host, _, port = address.rpartition(":")
 
             async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -228,6 +237,95 @@ def test_an_agent_that_may_write_to_the_storage_sends_no_byte_of_it(tmp_path: Pa
     assert 0 < sent < 20_000
 
 
+PARTS_LIMIT = 2_000_000
+
+
+@pytest.mark.parametrize("is_direct", [False, True])
+def test_a_profile_above_the_limit_of_a_message_is_a_file_of_each_process(
+    tmp_path: Path, *, is_direct: bool
+) -> None:
+    spaces = [xspace(size, start_ns=time.time_ns()) for size in (1_200_000, 1_500_000, 900_000)]
+    answers = [wire.ProfileResponse(xspace=space).SerializeToString() for space in spaces]
+    told: list[HostUpdate] = []
+
+    async def scenario() -> CaptureOutcome:
+        async with AsyncExitStack() as stack:
+            targets = [
+                await stack.enter_async_context(profiler(answering(answer))) for answer in answers
+            ]
+            address = await stack.enter_async_context(
+                agent(*targets, root=tmp_path if is_direct else None, limit_bytes=PARTS_LIMIT)
+            )
+            return await capture(address, Storage(str(tmp_path)), told.append)
+
+    outcome = asyncio.run(scenario())
+    host, *parts = outcome.hosts
+    assert outcome.state is CaptureState.COMPLETE
+    assert [part.part_of for part in parts] == [host.host] * 2
+    assert host.transfer == ("direct" if is_direct else "stream")
+    storage = Storage(str(tmp_path))
+    contents = [stored(storage, update) for update in (host, *parts)]
+    assert all(len(content) < PARTS_LIMIT for content in contents)
+    assert all(map(bytes.startswith, contents, spaces))
+    warnings = [XSpace.FromString(content).warnings[-1] for content in contents]
+    assert all("each of its 3 processes has a file of its own" in text for text in warnings)
+    # Profilers of one process have their ports for names, and nothing else is in the session.
+    assert storage.list_hosts("s1") == sorted(update.host for update in outcome.hosts)
+    assert all(part.host.startswith(f"{host.host}.process-") for part in parts)
+    # Whoever sees the host done sees its parts.
+    done = [update.host for update in told if update.state is HostState.DONE]
+    assert done == [*(part.host for part in parts), host.host]
+
+
+def test_parts_of_a_profile_that_does_not_become_whole_are_removed(tmp_path: Path) -> None:
+    whole = xspace(5000)
+    told = own.CaptureResponse(
+        capture_id="c",
+        state=own.CaptureResponse.STATE_DONE,
+        size_bytes=len(whole),
+        sha256="0" * 64,
+        more_parts=[own.CapturedPart(suffix="../../x", size_bytes=len(whole))],
+    )
+    names: set[str] = set()
+
+    async def respond(body: bytes, _context: Any) -> bytes:
+        return told.SerializeToString()
+
+    async def ping(_body: bytes, _context: Any) -> bytes:
+        now = time.time_ns()
+        return own.ClockPingResponse(received_wall_ns=now, sent_wall_ns=now).SerializeToString()
+
+    async def describe(_body: bytes, _context: Any) -> bytes:
+        return own.DescribeResponse().SerializeToString()
+
+    async def fetch(body: bytes, _context: Any) -> AsyncIterator[bytes]:
+        part = own.FetchRequest.FromString(body).part
+        # The first is fetched last, and damaged: the other one is stored by then.
+        names.update(path.name for path in (tmp_path / "plugins/profile").glob("*/*.xplane.pb"))
+        digest = hashlib.sha256(whole).hexdigest() if part else "1" * 64
+        yield own.FetchResponse(
+            piece=whole, size_bytes=len(whole), sha256=digest
+        ).SerializeToString()
+
+    handlers: dict[str, Any] = {
+        "ClockPing": grpc.unary_unary_rpc_method_handler(ping),
+        "Describe": grpc.unary_unary_rpc_method_handler(describe),
+        "Capture": grpc.unary_unary_rpc_method_handler(respond),
+        "Fetch": grpc.unary_stream_rpc_method_handler(fetch),
+    }
+
+    async def scenario() -> CaptureOutcome:
+        async with serving({methods.AGENT_SERVICE: handlers}) as address:
+            return await capture(address, Storage(str(tmp_path)))
+
+    (host,) = asyncio.run(scenario()).hosts
+    assert (host.state, host.reason) == (HostState.FAILED, ReasonCode.CORRUPT)
+    # A suffix that an agent makes up leads nowhere.
+    (name,) = names
+    assert name.startswith(f"{host.host}.process-")
+    assert list((tmp_path / "plugins/profile").glob("*/*.xplane.pb")) == []
+
+
 def test_a_refusal_for_the_budget_is_final_and_says_why(tmp_path: Path) -> None:
     answer = wire.ProfileResponse(xspace=xspace()).SerializeToString()
 
@@ -250,7 +348,7 @@ async def report_step_time(address: str, seconds: float) -> None:
     request = own.ReportFiguresRequest(step_time_seconds=seconds)
     async with grpc.aio.insecure_channel(address) as channel:
         method = channel.unary_unary(methods.AGENT_REPORT_FIGURES, bytes, bytes)
-        await method(request.SerializeToString(), timeout=20)
+        await method(request.SerializeToString(), timeout=120)
 
 
 def test_a_window_of_steps_is_of_those_that_know_them_and_the_others_say_why(
@@ -347,6 +445,32 @@ def test_an_agent_gets_its_token_when_it_asks_for_one(tmp_path: Path, given: str
         assert (host.state, host.reason) == (HostState.FAILED, ReasonCode.UNAUTHENTICATED)
 
 
+def test_a_host_that_took_too_long_is_free_for_the_next_capture(tmp_path: Path) -> None:
+    answer = wire.ProfileResponse(xspace=xspace()).SerializeToString()
+    asked: list[str] = []
+
+    async def profile(body: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        asked.append("once more")
+        if len(asked) == 1:
+            await asyncio.sleep(3600)
+        return answer
+
+    handlers = {"Profile": grpc.unary_unary_rpc_method_handler(profile)}
+
+    async def scenario() -> tuple[CaptureOutcome, CaptureOutcome]:
+        async with (
+            serving({methods.PROFILER_SERVICE: handlers}) as target,
+            agent(target) as address,
+        ):
+            storage = Storage(str(tmp_path))
+            late = await capture(address, storage, timeout_ms=5_000)
+            return late, await capture(address, storage, session="s2")
+
+    late, next_one = asyncio.run(scenario())
+    assert [host.reason for host in late.hosts] == [ReasonCode.DEADLINE]
+    assert next_one.state is CaptureState.COMPLETE
+
+
 def test_nobody_but_an_agent_that_asks_is_sent_the_token(tmp_path: Path) -> None:
     answer = wire.ProfileResponse(xspace=xspace()).SerializeToString()
     seen: list[str] = []
@@ -421,6 +545,14 @@ def test_hosts_begin_at_one_instant_each_by_its_own_clock(tmp_path: Path) -> Non
     assert first.clock is not None
     assert second.clock is not None
     assert abs(second.clock.offset_ns - 5 * SECOND) <= second.clock.error_ns
+    # Who reads the folder without a database knows the clocks too.
+    (run,) = (tmp_path / "plugins" / "profile").iterdir()
+    noted = {one.host: (one.clock_offset_ns, one.clock_error_ns) for one in captured_hosts(run)}
+    assert noted == {
+        one.host: (one.clock.offset_ns, one.clock.error_ns)
+        for one in outcome.hosts
+        if one.clock is not None
+    }
     apart = ahead.start_ns - even.start_ns
     assert abs(apart - 5 * SECOND) <= first.clock.error_ns + second.clock.error_ns
     alignment = outcome.alignment

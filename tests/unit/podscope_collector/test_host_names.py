@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podscope_collector.host_names import distinct_host_names, safe_host_name
+from podscope_collector.host_names import (
+    distinct_host_names,
+    is_part_of,
+    part_name,
+    safe_host_name,
+)
 
 
 @pytest.mark.parametrize(
@@ -47,3 +52,13 @@ def test_any_names_become_safe_and_distinct(names: list[str]) -> None:
     found = distinct_host_names(names)
     assert len({name.lower() for name in found}) == len(names)
     assert all(re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}", name) for name in found)
+
+
+def test_the_parts_of_a_host_are_named_after_it_whatever_an_agent_says() -> None:
+    assert part_name("w0", "process-12") == "w0.process-12"
+    for suffix in ("", "svc", "../x", "process-", "process-../x", "process-" + "9" * 300):
+        name = part_name("w0", suffix)
+        assert is_part_of(name, "w0")
+        assert re.fullmatch(r"w0\.process-[A-Za-z0-9._-]{1,200}", name)
+    assert not is_part_of("w0.svc", "w0")
+    assert not is_part_of("w0", "w0")

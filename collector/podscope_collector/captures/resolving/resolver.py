@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from time import monotonic
 
+import structlog
+
 from podscope_collector.captures.addresses import Target
 from podscope_collector.captures.lookups import DnsLookup, Lookup, PodLookup
 from podscope_collector.captures.resolving.dns import look_up_dns
@@ -14,6 +16,8 @@ from podscope_collector.captures.resolving.kubernetes import look_up_pods
 from podscope_collector.captures.resolving.tpu import look_up_tpu
 from podscope_collector.captures.targets import TargetList
 from podscope_collector.settings import CollectorSettings
+
+log = structlog.get_logger(__name__)
 
 _MAX_THREADS = 16
 _MAX_REMEMBERED = 1000
@@ -79,6 +83,10 @@ def _outcome(future: Future[Found], timeout_s: float) -> Found | LookupFailed:
     if not future.done():
         return LookupFailed(f"the lookup takes longer than {timeout_s:g} s")
     error = future.exception()
+    if error is None:
+        return future.result()
     if isinstance(error, LookupFailed):
         return error
-    return future.result()
+    # What nobody expected in an answer costs this lookup, not the capture.
+    log.error("lookup_failed", exc_info=error)
+    return LookupFailed(f"unexpected {type(error).__name__}: {error}; please report this")

@@ -64,13 +64,15 @@ def test_a_cancelled_wait_leaves_no_hole_in_the_budget() -> None:
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
-def test_all_go_when_the_last_has_arrived_or_dropped_out() -> None:
+def test_all_go_when_the_last_has_connected_or_dropped_out() -> None:
     async def scenario() -> list[int]:
         line = StartLine(3, patience_s=60, delay_ms=5000)
-        arrived = [asyncio.ensure_future(line.arrive()) for _ in range(2)]
+        line.settle()
+        line.settle()
+        arrived = [asyncio.ensure_future(line.opened()) for _ in range(2)]
         await asyncio.sleep(0)
         assert not any(task.done() for task in arrived)
-        line.leave()
+        line.settle()
         await asyncio.gather(*arrived)
         return [line.start_timestamp_ns() for _ in range(2)]
 
@@ -83,7 +85,7 @@ def test_all_go_when_the_last_has_arrived_or_dropped_out() -> None:
 def test_nobody_waits_longer_than_the_patience() -> None:
     async def scenario() -> int:
         line = StartLine(2, patience_s=0.01, delay_ms=0)
-        await line.arrive()
+        await line.opened()
         return line.start_timestamp_ns()
 
     assert asyncio.run(asyncio.wait_for(scenario(), 60)) == 0

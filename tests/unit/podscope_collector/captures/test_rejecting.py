@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import select
 
-from podscope_collector.captures import services
+from podscope_collector.captures import progress, services
 from podscope_collector.captures.models import Capture, CaptureHost, Trigger
 from podscope_collector.captures.outcome import HostUpdate
 from podscope_collector.captures.rejecting import reject_host
@@ -28,7 +28,7 @@ def captured(database: Database, hosts: int, quorum: str = "any") -> tuple[uuid.
             )
             for host in capture.hosts
         }
-        services.apply_updates(session, capture.id, updates, NOW)
+        progress.apply_updates(session, capture.id, updates, NOW)
         return capture.id, capture.hosts[0].id
 
 

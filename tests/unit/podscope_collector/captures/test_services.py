@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import select
 
-from podscope_collector.captures import services
+from podscope_collector.captures import progress, queries, services
 from podscope_collector.captures.addresses import Target
 from podscope_collector.captures.models import Capture, CaptureHost, Trigger
 from podscope_collector.captures.outcome import Attempt, HostUpdate
@@ -38,7 +38,7 @@ def update(host: str, state: HostState, size: int = 0) -> HostUpdate:
 
 def apply(database: Database, capture_id: uuid.UUID, *updates: HostUpdate) -> None:
     with database.writing() as session:
-        services.apply_updates(session, capture_id, {u.host: u for u in updates}, NOW)
+        progress.apply_updates(session, capture_id, {u.host: u for u in updates}, NOW)
 
 
 def finish(database: Database, capture_id: uuid.UUID, error: str | None = None) -> Capture:
@@ -120,6 +120,32 @@ def test_the_quorum_decides_how_a_capture_ends(
     assert finish(database, capture_id).state is expected
 
 
+def test_the_parts_of_a_host_are_analysed_like_hosts_and_count_in_no_quorum(
+    database: Database,
+) -> None:
+    capture_id = create(database, 2, quorum="60%")
+    done = update("w0_9999", HostState.DONE, 10)
+    parts = [
+        replace(done, host=f"w0_9999.process-{number}", part_of="w0_9999", bytes=number)
+        for number in (7, 8)
+    ]
+    for _ in range(2):  # a report that is repeated adds nothing
+        apply(database, capture_id, *parts, done)
+    apply(database, capture_id, update("w1_9999", HostState.FAILED))
+    capture = finish(database, capture_id)
+    assert [(host.host, host.position) for host in capture.hosts] == [
+        ("w0_9999", 0),
+        ("w1_9999", 1),
+        ("w0_9999.process-7", 2),
+        ("w0_9999.process-8", 3),
+    ]
+    assert {host.target for host in capture.hosts if host.host != "w1_9999"} == {done.target}
+    assert (capture.hosts_total, capture.hosts_done, capture.bytes) == (4, 3, 25)
+    # Three of four profiles are there, one of two hosts.
+    assert capture.state is CaptureState.FAILED
+    assert work_kinds(database).count(WorkKind.ANALYZE_HOST) == 3
+
+
 def test_hosts_of_a_lost_worker_end_interrupted_and_stored_profiles_stay(
     database: Database,
 ) -> None:
@@ -175,14 +201,14 @@ def test_captures_are_listed_newest_first_in_pages_without_gaps(database: Databa
     before = None
     while True:
         with database.reading() as session:
-            page, before = services.list_captures(session, limit=3, before=before)
+            page, before = queries.list_captures(session, limit=3, before=before)
         found += [capture.id for capture in page]
         if before is None:
             break
     assert found == made[::-1]
     with database.reading() as session:
-        odd, _ = services.list_captures(session, limit=9, run="r1")
-        none, _ = services.list_captures(session, limit=9, state=CaptureState.FAILED)
+        odd, _ = queries.list_captures(session, limit=9, run="r1")
+        none, _ = queries.list_captures(session, limit=9, state=CaptureState.FAILED)
     assert [capture.id for capture in odd] == made[1::2][::-1]
     assert none == []
 
@@ -191,10 +217,10 @@ def test_what_is_not_there_is_told(database: Database) -> None:
     capture_id = create(database)
     with database.reading() as session:
         with pytest.raises(InputNotFoundError, match="no capture"):
-            services.find_capture(session, uuid7())
+            queries.find_capture(session, uuid7())
         with pytest.raises(InputNotFoundError, match="has no host 'nope'"):
-            services.find_host(session, capture_id, "nope")
-        assert services.find_host(session, capture_id, "w2_9999").position == 2
+            queries.find_host(session, capture_id, "nope")
+        assert queries.find_host(session, capture_id, "w2_9999").position == 2
 
 
 def test_removing_a_capture_removes_its_hosts(database: Database) -> None:
@@ -271,7 +297,7 @@ def test_a_running_capture_ends_cancelled_and_keeps_what_it_has(database: Databa
     apply(database, capture_id, update("w0_9999", HostState.DONE, 5))
     assert cancel(database, capture_id).finished_at is None
     with database.reading() as session:
-        assert services.is_cancelled(session, capture_id)
+        assert queries.is_cancelled(session, capture_id)
     capture = finish(database, capture_id)
     assert (capture.state, capture.hosts_done) == (CaptureState.CANCELLED, 1)
     with pytest.raises(ConflictError, match="has ended already"):
@@ -332,8 +358,8 @@ def test_every_attempt_is_a_row_of_its_own(database: Database) -> None:
     apply(database, capture_id, waiting)
     apply(database, capture_id, replace(update("w1_9999", HostState.DONE), history=(first, second)))
     with database.reading() as session:
-        rows = services.list_attempts(session, capture_id)
-        assert services.list_attempts(session, capture_id, "w0_9999") == []
+        rows = queries.list_attempts(session, capture_id)
+        assert queries.list_attempts(session, capture_id, "w0_9999") == []
     assert [(name, row.number, row.state, row.reason) for name, row in rows] == [
         ("w1_9999", 1, HostState.FAILED, ReasonCode.BUSY),
         ("w1_9999", 2, HostState.DONE, None),

@@ -88,6 +88,19 @@ def test_an_error_names_the_item_its_position_and_the_problem(
     assert caught.value.exit_code is ExitCode.USAGE
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "w[" + ",".join(["0-99999"] * 50_000) + "]:1",
+        " ".join(["w[0-99999]:1"] * 50_000),
+        "w[0-999]-[0-999]:1",
+    ],
+)
+def test_a_text_that_stands_for_too_many_targets_is_refused_before_they_are_made(text: str) -> None:
+    with pytest.raises(TargetError, match="100,000"):
+        parse_targets(text)
+
+
 def test_the_first_error_counts_the_others() -> None:
     with pytest.raises(TargetError, match=r"^target 1 .*\(and 2 more\)$"):
         parse_targets("a:0 b:1 c d:x")

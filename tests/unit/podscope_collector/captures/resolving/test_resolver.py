@@ -176,6 +176,16 @@ def test_an_api_that_refuses_or_talks_nonsense_is_one_clear_line(
     assert "pod-token" not in lost.message
 
 
+def test_an_answer_that_nobody_expected_costs_only_its_own_lookup(
+    api: FakeApi, settings: CollectorSettings
+) -> None:
+    api.answer = lambda path, query, headers: (200, {"items": [{"metadata": ["no", "object"]}]})
+    found = resolve(settings, "k8s:train/app=llm:9999, dns:///localhost:9999")
+    assert addresses(found) == ["127.0.0.1:9999"]
+    [lost] = found.unresolved
+    assert "unexpected AttributeError" in lost.message
+
+
 def test_outside_a_cluster_the_way_in_is_named(settings: CollectorSettings) -> None:
     away = settings.model_copy(update={"kubernetes_url": "http://127.0.0.1:1"})
     (lost,) = resolve(away, "k8s:train/a=b:1").unresolved
