@@ -4,6 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from podscope_analyzers.clocks import HostClock
 from podscope_analyzers.errors import AnalyzerError, XSpaceError
 from podscope_analyzers.partials import HostPartial
 from podscope_analyzers.pipeline import (
@@ -14,6 +15,7 @@ from podscope_analyzers.pipeline import (
 )
 from podscope_analyzers.registry import Tool, check_parameters, find_tool
 from podscope_analyzers.result import MissingHost, Scope
+from podscope_collector.captured_hosts import captured_hosts
 from podscope_collector.cli import analyze_documents as documents
 from podscope_collector.cli.analyze_arguments import Arguments, Format, parse_arguments
 from podscope_collector.errors import CollectorError, RequestError
@@ -23,11 +25,16 @@ from podscope_protos.errors import ExitCode, PodscopeError
 
 @dataclass(frozen=True)
 class AnalyzedRun:
-    """What could be read of a run."""
+    """What could be read of a run.
+
+    Attributes:
+        is_partial: Whether a profile that is there could not be read.
+    """
 
     session: str | None
     partials: Sequence[HostPartial]
     scope: Scope
+    is_partial: bool
 
 
 def app(args: Sequence[str], prog_name: str, *, standalone_mode: bool = False) -> int:
@@ -69,7 +76,7 @@ def app(args: Sequence[str], prog_name: str, *, standalone_mode: bool = False) -
     except XSpaceError as error:
         # Of a single host, what is not asked for is not read: so it is found here.
         raise _named(analyzed.scope.hosts[0], error) from error
-    return int(ExitCode.PARTIAL if analyzed.scope.missing_hosts else ExitCode.DONE)
+    return int(ExitCode.PARTIAL if analyzed.is_partial else ExitCode.DONE)
 
 
 def _print(given: Arguments, parameters: Mapping[str, str], analyzed: AnalyzedRun) -> None:
@@ -133,12 +140,26 @@ def analyze_hosts(run: ProfileRun) -> AnalyzedRun:
         raise _named(*failures[0])
     for name, failure in failures:
         _warn(f"left out {name}: {failure}")
+    known = () if run.folder is None else captured_hosts(run.folder)
+    files = {file.host for file in run.files}
     scope = Scope(
         hosts=[partial.host for partial in partials],
         session=run.session,
-        missing_hosts=[MissingHost(name, failure.code) for name, failure in failures],
+        missing_hosts=[
+            *(MissingHost(name, failure.code) for name, failure in failures),
+            *(
+                MissingHost(one.host, one.reason)
+                for one in known
+                if one.reason is not None and one.host not in files
+            ),
+        ],
+        clocks={
+            one.host: HostClock(one.clock_offset_ns, one.clock_error_ns)
+            for one in known
+            if one.clock_offset_ns is not None and one.clock_error_ns is not None
+        },
     )
-    return AnalyzedRun(run.session, partials, scope)
+    return AnalyzedRun(run.session, partials, scope, bool(failures))
 
 
 class UnreadableProfileError(CollectorError):

@@ -14,11 +14,11 @@ from podscope_analyzers.registry import TOOLS
 from podscope_analyzers.result import Cell, Column, Scope, Table, ToolResult
 from podscope_collector.cli.analyze_documents import chosen_tables, summarize
 from podscope_collector.cli.analyze_overview import print_advice, print_overview
+from podscope_collector.cli.analyze_pod import print_pod
 
 # A pipe has no width; wide enough that no cell of ours is cut.
 _PIPE_WIDTH = 1000
 _MAX_CELL = 80
-_ROWS_IN_SUMMARY = 5
 
 
 def print_result(result: ToolResult, name: str | None) -> None:
@@ -33,6 +33,9 @@ def print_result(result: ToolResult, name: str | None) -> None:
         _heading(console, result)
         if result.tool == "overview_page":
             print_overview(console, result)
+            tables = {}
+        elif result.tool == "pod_viewer":
+            print_pod(console, result)
             tables = {}
         else:
             _fields(console, {k: v for k, v in result.result.items() if k not in result.tables})

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from podscope_analyzers.diff.compare import Side, compare
+from podscope_analyzers.diff.compare import Side, compare, parameters_for
 from podscope_analyzers.partials import HostPartial
 from podscope_analyzers.pipeline import hosts_of, run_tool
 from podscope_analyzers.registry import check_parameters, find_tool
@@ -97,7 +97,7 @@ def _of_files(given: DiffArguments, parameters: Mapping[str, str]) -> tuple[dict
         given.other.host,
     )
     other, second = _side(given.other, given.tool, parameters, first if is_same else None)
-    is_partial = any(run.scope.missing_hosts for run in (first, second))
+    is_partial = any(run.is_partial for run in (first, second))
     return compare(base, other).to_json(), is_partial
 
 
@@ -112,7 +112,8 @@ def _side(
                 f"{found.session}\n"
             )
         analyzed = analyze_hosts(found if side.host is None else found.only(side.host))
-    result = run_tool(tool, analyzed.partials, analyzed.scope, parameters)
+    asked = {**parameters, **parameters_for(tool, side.steps)}
+    result = run_tool(tool, analyzed.partials, analyzed.scope, asked)
     overview = run_tool("overview_page", *_same_hosts(tool, analyzed))
     return Side(result, overview, side.steps), analyzed
 

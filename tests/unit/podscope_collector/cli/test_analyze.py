@@ -14,7 +14,10 @@ import pytest
 from podscope.cli import main
 from podscope_agent.simulator import Pod, write_pod
 from podscope_analyzers.result import Column, Table
+from podscope_collector.captured_hosts import CapturedHost
+from podscope_collector.captures.keeping import Keeper
 from podscope_collector.csv_text import csv_text
+from podscope_collector.storage import Storage
 
 HOSTS = 3
 
@@ -284,3 +287,39 @@ def test_the_overview_for_people_reads_as_an_answer(podscope: Podscope, simulate
     assert percents == sorted(percents, reverse=True)
     assert percents[0] == round(100 * max(parts.values()), 1)
     assert not any("category=" in line for line in lines)
+
+
+def test_a_captured_folder_tells_its_clocks_and_why_hosts_are_missing(
+    podscope: Podscope, logs: Path
+) -> None:
+    files = _files(logs)
+    names = [file.name.removesuffix(".xplane.pb") for file in files]
+    known = [CapturedHost(name, None, 1_000 * at, 50) for at, name in enumerate(names)]
+    keeper = Keeper(Storage(str(logs)), files[0].parent.name)
+    keeper.note_hosts([*known, CapturedHost("gone", "deadline")])
+    ended = podscope(logs, "--tool", "pod_viewer", "--format", "json")
+    # All that is there could be read.
+    assert ended.code == 0
+    result = ended.json()
+    assert result["scope"]["missing_hosts"] == [{"host": "gone", "reason": "deadline"}]
+    clocks = result["result"]["clocks"]
+    assert (clocks["host_count"], clocks["largest_error_us"], clocks["apart_us"]) == (3, 0.05, 2.0)
+    assert "hosts_missing" in {advice["code"] for advice in result["advice"]}
+    # One host alone is compared with nobody, and lacks nobody.
+    alone = podscope(logs, "--tool", "pod_viewer", "--host", names[0], "--format", "json").json()
+    assert alone["scope"]["missing_hosts"] == []
+    assert alone["result"]["clocks"] is None
+
+
+def test_the_pod_viewer_names_the_late_host_before_anything_else(
+    podscope: Podscope, simulated: Path
+) -> None:
+    slow = _files(simulated)[1].name.removesuffix(".xplane.pb")
+    lines = podscope(simulated, "--tool", "pod_viewer").out.splitlines()
+    assert lines[1].startswith(f"{slow} holds the others back: ")
+    assert "what takes longer is compute" in lines[1]
+    (title,) = [at for at, line in enumerate(lines) if line.startswith("Hosts by own work")]
+    # Below the heading the slowest host is first.
+    assert lines[title + 2].startswith(slow)
+    alone = podscope(_files(simulated)[0], "--tool", "pod_viewer").out
+    assert "One host alone" in alone
