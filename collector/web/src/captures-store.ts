@@ -5,6 +5,7 @@ import { useEffect } from "preact/hooks";
 import { api, type ServiceError } from "./api/client";
 import { asServiceError } from "./api/resource";
 import { type Capture, isLive } from "./api/types";
+import { startedAt } from "./pages/captures/filter";
 
 const LIVE_MS = 1500;
 const QUIET_MS = 8000;
@@ -17,7 +18,9 @@ const firstNext = signal<string | null>(null);
 export const allCaptures = computed(() => {
   const first = captures.value ?? [];
   const seen = new Set(first.map((capture) => capture.id));
-  return [...first, ...(older.value?.items ?? []).filter((capture) => !seen.has(capture.id))];
+  const known = [...first, ...(older.value?.items ?? []).filter((capture) => !seen.has(capture.id))];
+  // The service lists by when a capture was asked for or imported; people look for when it was taken.
+  return known.sort((a, b) => startedAt(b).getTime() - startedAt(a).getTime());
 });
 export const hasOlder = computed(() => (older.value ? older.value.next : firstNext.value) !== null);
 

@@ -33,7 +33,7 @@ export function go(to: string, how: "push" | "replace" = "push"): void {
   history[how === "push" ? "pushState" : "replaceState"](null, "", to);
   const samePage = new URL(to, location.origin).pathname === path.value;
   current.value = to;
-  if (!samePage) document.querySelector("main")?.scrollTo(0, 0);
+  if (!samePage) for (const box of document.querySelectorAll("main .content, main .page-scroll")) box.scrollTo(0, 0);
 }
 
 export function href(pathname: string, parts: Query = {}): string {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import type { Loss, ToolResult } from "../src/api/types";
-import { evidenceWords, lossSentence } from "../src/tools/advice";
+import { evidenceWords, lossSentence, toolOf } from "../src/tools/advice";
 
 const result = (losses: readonly Loss[]): ToolResult => ({
   tool: "overview_page",
@@ -18,7 +18,12 @@ describe("advice", () => {
   it("shows a figure with the threshold that it was held against", () => {
     expect(evidenceWords({ name: "input_ratio", value: 0.412, unit: "ratio", threshold: 0.2 })).toBe("input 41.2% (threshold 20.0%)");
     expect(evidenceWords({ name: "compilations", value: 1200, unit: "", threshold: null })).toBe("compilations 1,200");
-    expect(evidenceWords({ name: "kernel_us", value: 3.25, unit: "us", threshold: 10 })).toBe("kernel 3.25 us (threshold 10 us)");
+    expect(evidenceWords({ name: "kernel_us", value: 3.25, unit: "us", threshold: 10 })).toBe("kernel 3.25 µs (threshold 10.0 µs)");
+    expect(evidenceWords({ name: "lateness_us", value: 5955.63, unit: "us", threshold: null })).toBe("lateness 5.96 ms");
+  });
+
+  it("leads to the page that says more, and to none where the header does", () => {
+    expect(["straggler", "hosts_missing", "recompilation"].map((code) => toolOf({ code }))).toEqual(["pod_viewer", null, "framework_op_stats"]);
   });
 });
 

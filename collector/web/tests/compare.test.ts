@@ -77,6 +77,7 @@ describe("comparisons", () => {
     const capture = (id: string, run: string, state = "done"): Capture => ({ id, run, analysis: { state } }) as unknown as Capture;
     const list = [capture("5", "a", "running"), capture("4", "a"), capture("3", "b"), capture("2", "a")];
     expect(defaultPair(list, null)).toEqual({ base: "2", other: "4" });
+    expect(defaultPair([capture("6", "c"), ...list], null)).toEqual({ base: "2", other: "4" });
     expect(defaultPair(list, "3")).toEqual({ base: "2", other: "3" });
     expect(defaultPair([], null)).toEqual({ base: null, other: null });
     expect(routeOf("/compare").page).toBe("compare");

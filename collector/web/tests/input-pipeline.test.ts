@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import type { Table, ToolResult } from "../src/api/types";
-import { inputPipeline, inputStages, longestStage } from "../src/tools/input-pipeline";
+import { coreOfHost, inputPipeline, inputStages, longestStage } from "../src/tools/input-pipeline";
 
 const table = (ids: string[], rows: Table["rows"]): Table => ({
   columns: ids.map((id) => ({ id, label: id, type: "number" as const, unit: id.endsWith("_ms") ? "ms" : id.endsWith("_ratio") ? "ratio" : "" })),
@@ -19,6 +19,10 @@ test("no recorded operation is not five zeros", () => {
   expect(inputStages(null)).toBeNull();
   expect(longestStage(null)).toBeNull();
   expect(longestStage(inputStages({ enqueue: 0 }))).toBeNull();
+});
+
+test("a core beside its host goes without the host's name", () => {
+  expect(["h1:0", "h10:0", "TPU 3"].map((core) => coreOfHost({ host: "h1", core }))).toEqual(["0", "h10:0", "TPU 3"]);
 });
 
 test("steps, ranges and cores are read, hosts without cores told from cores", () => {

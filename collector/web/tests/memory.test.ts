@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import type { Cell, ToolResult } from "../src/api/types";
-import { bufferOf, heapPoints, padding, peakBuffers, pipelineNodes, timelinePoints } from "../src/tools/memory";
+import { bufferOf, heapPoints, padding, peakBuffers, timelinePoints } from "../src/tools/memory";
 
 const table = (ids: readonly string[], rows: readonly (readonly Cell[])[]) => ({
   columns: ids.map((id) => ({ id, label: id, type: "string" as const, unit: "" })),
@@ -56,32 +56,5 @@ describe("levels", () => {
       timeline: table(["allocator", "begin_ms", "min_used_bytes", "max_used_bytes", "max_fragmentation_ratio", "op_name"], [["0", 1, 5, 9, 0.25, "x"], ["1", 1, 7, 8, null, "y"]]),
     });
     expect(timelinePoints(profile, "0")).toEqual([{ x: 1, most: 9, least: 5, strip: 0.25, title: "x" }]);
-  });
-});
-
-describe("a pipeline's graph", () => {
-  const ids = ["host", "pipeline", "iterator_id", "parent_id", "iterator", "slowest_self_time_us", "is_critical"];
-  const rows: Cell[][] = [
-    ["h0", "Host:0", "1", "0", "Root", 5, true],
-    ["h0", "Host:0", "2", "1", "Zip", 10, true],
-    ["h0", "Host:0", "3", "2", "Range", 80, true],
-    ["h0", "Host:0", "4", "2", "TFRecord", 20, false],
-    ["h0", "Host:1", "9", "0", "Other", 1, false],
-  ];
-
-  it("goes from sources to the root, side by side where they join", () => {
-    const nodes = pipelineNodes(result({ iterators: table(ids, rows) }), "h0", "Host:0");
-    expect(nodes.map((node) => [node.name, node.column, node.row])).toEqual([
-      ["Root", 2, 0],
-      ["Zip", 1, 0],
-      ["Range", 0, 0],
-      ["TFRecord", 0, 1],
-    ]);
-    expect(nodes.filter((node) => node.isBottleneck).map((node) => node.name)).toEqual(["Range"]);
-  });
-
-  it("ends even where iterators name each other", () => {
-    const looped = [["h0", "Host:0", "1", "2", "A", 1, false], ["h0", "Host:0", "2", "1", "B", 1, false]];
-    expect(pipelineNodes(result({ iterators: table(ids, looped) }), "h0", "Host:0")).toHaveLength(2);
   });
 });

@@ -26,6 +26,10 @@ describe("numbers", () => {
     expect(n.signed(-8.31, 1)).toBe("\u22128.3");
     expect(n.signed(0.01, 1)).toBe("0.0");
     expect(n.change(0.0831)).toBe("+8.3%");
+    expect(n.ticksWithin(0.77, 235)).toEqual([50, 100, 150, 200]);
+    expect(n.ticksWithin(0, 88)).toEqual([0, 20, 40, 60, 80]);
+    expect(n.ticksWithin(3, 3)).toEqual([3]);
+    expect([n.change(9.5), n.change(452.4)]).toEqual(["+950.0%", "×453"]);
     expect(n.points(-0.038)).toBe("\u22123.8 points");
   });
 

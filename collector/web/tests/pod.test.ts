@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 
 import type { Table, ToolResult } from "../src/api/types";
-import { deviceGrid, gridKey, hostArrivals } from "../src/tools/pod";
+import { byName } from "../src/format/numbers";
+import { deviceGrid, doWait, gridKey, hostArrivals, ownMeans, podSteps } from "../src/tools/pod";
 
 const table = (ids: string[], rows: Table["rows"]): Table => ({ columns: ids.map((id) => ({ id, label: id, type: "number" as const, unit: "" })), rows });
 const resultOf = (result: Record<string, unknown>): ToolResult => ({ result }) as unknown as ToolResult;
@@ -31,4 +32,16 @@ test("hosts that met others come with the latest first", () => {
     { host: "a", latenessMs: -0.2, errorMs: null, last: 0, collectives: 9 },
   ]);
   expect(hostArrivals(resultOf({}))).toEqual([]);
+});
+
+test("hosts wait for the late one only where they meet in collectives", () => {
+  const waiting = (ratio: number | null): boolean => doWait(resultOf({ straggler: { host: "a", waiting_ratio: ratio } }));
+  expect([waiting(0.3), waiting(0.001), waiting(0), waiting(null)]).toEqual([true, false, false, false]);
+});
+
+test("the own work of a host is the mean over the steps that it has, by its slowest core", () => {
+  const ids = ["step", "host", "core_id", "duration_ms", "own_work_ms"];
+  const steps = table(ids, [["0", "a", 1, 10, 4], ["0", "a", 2, 10, 6], ["0", "b", 3, 10, 3], ["1", "a", 1, 10, 8]]);
+  expect([...ownMeans(podSteps(resultOf({ steps })))]).toEqual([["a", 7], ["b", 3]]);
+  expect(["w-10", "w-2"].sort(byName)).toEqual(["w-2", "w-10"]);
 });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 
 import type { Capture, Host } from "../src/api/types";
-import { quorumHosts } from "../src/pages/dialog/progress";
+import { listedHosts, quorumHosts } from "../src/pages/dialog/progress";
 import { checkForm, EMPTY_FORM, estimateSize, guessTargets, shellCommand, toRequest } from "../src/pages/dialog/request";
 import { phaseSpans } from "../src/pages/dialog/timeline";
 
@@ -124,4 +124,14 @@ describe("a host's way through a capture", () => {
     expect(phaseSpans(capture, host({ state: "failed", finished_at: "2026-11-21T00:00:01Z" }), at(5000)).at(-1)?.phase).toBe("failed");
     expect(phaseSpans(capture, host({ state: "pending", started_at: null }), at(5000))).toEqual([]);
   });
+});
+
+test("of very many hosts those in trouble or still running have a line first", () => {
+  const host = (target: string, state: string): Host => ({ target, state }) as unknown as Host;
+  const few = [host("a", "done"), host("b", "failed")];
+  expect(listedHosts(few).map(({ host: one }) => one.target)).toEqual(["a", "b"]);
+  const many = [...Array.from({ length: 1022 }, (_, i) => host(`w-${i}`, "done")), host("slow", "receiving"), host("gone", "failed")];
+  const listed = listedHosts(many);
+  expect(listed.slice(0, 3).map(({ host: one, at }) => [one.target, at])).toEqual([["gone", 1023], ["slow", 1022], ["w-0", 0]]);
+  expect(listed.length).toBeLessThan(many.length);
 });

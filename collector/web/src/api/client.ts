@@ -1,5 +1,5 @@
 /** Calls of the service. Every failure is a `ServiceError` whose message says what to do. */
-import type { Capture, CaptureRequest, Comparison, DoctorReport, Host, Tool, ToolResult } from "./types";
+import type { Capture, CaptureRequest, Comparison, DoctorReport, Host, Schedule, Tool, ToolResult } from "./types";
 
 const BASE = "/api/v1";
 
@@ -58,11 +58,6 @@ export interface CapturePage {
   readonly next: string | null;
 }
 
-export interface Schedule {
-  readonly id: string;
-  readonly [field: string]: unknown;
-}
-
 export const api = {
   captures(signal?: AbortSignal, before?: string, limit = 100): Promise<CapturePage> {
     const rest = before ? `&before=${segment(before)}` : "";
@@ -94,7 +89,7 @@ export const api = {
   cancel: (id: string): Promise<Capture> => call(`/captures/${segment(id)}/cancel`, { method: "POST" }),
   retry: (id: string): Promise<Capture> => call(`/captures/${segment(id)}/retry`, { method: "POST" }),
   schedules: (signal?: AbortSignal): Promise<{ items: Schedule[] }> => call("/schedules", signal ? { signal } : {}),
-  addSchedule: (schedule: Readonly<Record<string, unknown>>): Promise<Schedule> =>
+  addSchedule: (schedule: CaptureRequest & { readonly name: string; readonly every_s: number }): Promise<Schedule> =>
     call("/schedules", {
       method: "POST",
       headers: { "content-type": "application/json" },
@@ -119,6 +114,12 @@ export function downloadUrl(id: string, what: { host: string } | { tool: string;
     return `${BASE}${route}${route.includes("?") ? "&" : "?"}format=${what.format}`;
   }
   return `${BASE}/captures/${segment(id)}/hosts/${segment(what.host)}/xspace`;
+}
+
+/** The kernel that a custom call carries, as text. */
+export function kernelUrl(id: string, host: string | null, program: string, instruction: string): string {
+  const asked = new URLSearchParams({ type: "custom_call", program_id: program, node_name: instruction });
+  return `${downloadUrl(id, { tool: "graph_viewer", host, format: "xprof" })}&${asked.toString()}`;
 }
 
 export const comparisonUrl = (base: string, other: string, tool: string, table: string): string =>

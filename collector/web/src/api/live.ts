@@ -14,13 +14,17 @@ export interface LiveCapture {
 
 const POLL_MS = 1000;
 
+/** There is no such capture. */
+export const isUnknown = (error: ServiceError | null): boolean => error?.status === 404;
+
 /** Replaces the host with the same target, or adds it at the end. */
 export function withHost(hosts: readonly Host[], update: Host): readonly Host[] {
   const at = hosts.findIndex((host) => host.target === update.target);
   return at < 0 ? [...hosts, update] : hosts.with(at, update);
 }
 
-export function useLiveCapture(id: string | null): LiveCapture {
+/** `round` changes when a capture that has ended goes on: it is followed anew. */
+export function useLiveCapture(id: string | null, round = 0): LiveCapture {
   const live = useMemo(
     () => ({
       capture: signal<Capture | null>(null),
@@ -46,11 +50,13 @@ export function useLiveCapture(id: string | null): LiveCapture {
         if (!abort.signal.aborted) live.error.value = asServiceError(cause);
       }
     };
+    // What the service does not know will not come; what it did not answer might.
+    const isAwaited = (now: Capture | null): boolean => (now === null ? !isUnknown(live.error.value) : isLive(now));
     const poll = (): void => {
       timer = setTimeout(async () => {
         if (!document.hidden) await load();
         const now = live.capture.value;
-        if (!abort.signal.aborted && (now === null || isLive(now))) poll();
+        if (!abort.signal.aborted && isAwaited(now)) poll();
       }, POLL_MS);
     };
     const follow = (): void => {
@@ -70,7 +76,7 @@ export function useLiveCapture(id: string | null): LiveCapture {
         source = null;
         void load().then(() => {
           const now = live.capture.value;
-          if (!abort.signal.aborted && (now === null || isLive(now))) poll();
+          if (!abort.signal.aborted && isAwaited(now)) poll();
         });
       });
     };
@@ -78,14 +84,14 @@ export function useLiveCapture(id: string | null): LiveCapture {
     void load().then(() => {
       const now = live.capture.value;
       if (abort.signal.aborted) return;
-      if (now === null) poll();
-      else if (isLive(now)) follow();
+      if (now !== null && isLive(now)) follow();
+      else if (isAwaited(now)) poll();
     });
     return () => {
       abort.abort();
       clearTimeout(timer);
       source?.close();
     };
-  }, [id]);
+  }, [id, round]);
   return live;
 }

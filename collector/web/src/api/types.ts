@@ -92,6 +92,19 @@ export interface CaptureRequest {
   readonly labels: Readonly<Record<string, string>>;
 }
 
+/** A capture that is taken again and again. */
+export interface Schedule {
+  readonly id: string;
+  readonly name: string;
+  readonly enabled: boolean;
+  readonly every_s: number;
+  readonly targets: readonly string[];
+  readonly next_run_at: string;
+  readonly last_run_at: string | null;
+  readonly last_capture_id: string | null;
+  readonly last_error: string | null;
+}
+
 export type Cell = string | number | boolean | null;
 
 export interface Column {
@@ -193,9 +206,11 @@ export interface Comparison {
   readonly tables: Readonly<Record<string, Table>>;
 }
 
+/** Its hosts are still being captured. */
+export const isRunning = (capture: Capture): boolean => capture.state === "pending" || capture.state === "capturing";
+
 export const isLive = (capture: Capture): boolean =>
-  capture.state === "pending" ||
-  capture.state === "capturing" ||
+  isRunning(capture) ||
   ((capture.state === "complete" || capture.state === "partial") &&
     (capture.analysis?.state === "pending" || capture.analysis?.state === "running"));
 

@@ -12,7 +12,7 @@ export function AdviceList(props: { title: string; advice: readonly Advice[]; ca
       <ul class="advice">
         {props.advice.map((item) => {
           const tool = toolOf(item);
-          const hasPage = tool !== props.open && props.tools.some((known) => known.name === tool);
+          const hasPage = tool !== null && tool !== props.open && props.tools.some((known) => known.name === tool);
           return (
             <li key={item.code} data-advice={item.code}>
               <p class="advice-title">

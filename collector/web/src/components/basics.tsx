@@ -1,10 +1,10 @@
 /** The small parts that every page is made of. */
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
 
 import type { ServiceError } from "../api/client";
 import type { Reason } from "../api/types";
 import type { Quantity } from "../format/numbers";
+import { COPY_WORDS, useCopy } from "./copy";
 import { Icon, type IconName } from "./icons";
 
 export type Tone = "ok" | "warn" | "err" | "info" | "plain";
@@ -113,13 +113,26 @@ export function Segmented<T extends string>(props: {
   value: T;
   onChange: (value: T) => void;
 }) {
+  // One stop of the Tab key; arrows choose, as among radio buttons.
+  const at = props.options.findIndex(([value]) => value === props.value);
+  const onKeyDown = (event: KeyboardEvent & { readonly currentTarget: HTMLElement }): void => {
+    const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (by === undefined) return;
+    const next = (at + by + props.options.length) % props.options.length;
+    const chosen = props.options[next];
+    if (chosen) props.onChange(chosen[0]);
+    event.currentTarget.querySelectorAll<HTMLElement>("[role=radio]")[next]?.focus();
+    event.preventDefault();
+    event.stopPropagation();
+  };
   return (
-    <div class="segmented" role="radiogroup" aria-label={props.label}>
-      {props.options.map(([value, text]) => (
+    <div class="segmented" role="radiogroup" aria-label={props.label} onKeyDown={onKeyDown}>
+      {props.options.map(([value, text], i) => (
         <button
           type="button"
           role="radio"
           key={value}
+          tabIndex={i === Math.max(at, 0) ? 0 : -1}
           aria-checked={value === props.value}
           onClick={() => props.onChange(value)}
         >
@@ -143,6 +156,8 @@ export function SearchField(props: {
   label: string;
   value: string;
   onInput: (value: string) => void;
+  /** A shorter word where the label has no room. */
+  placeholder?: string;
   wide?: boolean;
 }) {
   return (
@@ -151,7 +166,7 @@ export function SearchField(props: {
       <input
         type="search"
         aria-label={props.label}
-        placeholder={props.label}
+        placeholder={props.placeholder ?? props.label}
         value={props.value}
         data-search
         onInput={(event) => props.onInput(event.currentTarget.value)}
@@ -171,19 +186,14 @@ export function IconButton(props: { icon: IconName; label: string; onClick: () =
 
 /** Text of the program with a way to take it along. */
 export function Snippet({ title, text }: { title: string; text: string }) {
-  const [copied, setCopied] = useState(false);
-  const copy = async (): Promise<void> => {
-    await navigator.clipboard.writeText(text);
-    setCopied(true);
-    setTimeout(() => setCopied(false), 1500);
-  };
+  const [said, copy] = useCopy();
   return (
     <figure class="snippet">
       <figcaption>
         {title}
-        <button type="button" class="link-button" onClick={() => void copy()}>
-          <Icon name={copied ? "check" : "copy"} />
-          {copied ? "Copied" : "Copy"}
+        <button type="button" class="link-button" onClick={() => void copy(text)}>
+          <Icon name={said === "copied" ? "check" : "copy"} />
+          {said ? COPY_WORDS[said] : "Copy"}
         </button>
       </figcaption>
       <pre>{text}</pre>
@@ -191,13 +201,15 @@ export function Snippet({ title, text }: { title: string; text: string }) {
   );
 }
 
+const sentence = (said: string): string => (/[^.!?]$/.test(said) ? `${said}.` : said);
+
 export function NoData({ reasons, fallback }: { reasons: readonly Reason[]; fallback: string }) {
   return (
     <div class="no-data">
       {reasons.length === 0 && <p>{fallback}</p>}
       {reasons.map((reason) => (
         <p key={reason.code}>
-          <b>{reason.message}</b> {reason.advice}
+          <b>{sentence(reason.message)}</b> {sentence(reason.advice)}
         </p>
       ))}
     </div>

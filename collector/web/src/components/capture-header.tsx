@@ -3,9 +3,9 @@ import { useState } from "preact/hooks";
 
 import { api, downloadUrl } from "../api/client";
 import { asServiceError } from "../api/resource";
-import { type Capture, hasEnded, type Host, hostName, isLive, type Tool, type ToolResult } from "../api/types";
+import { type Capture, hasEnded, type Host, hostName, isLive, isRunning, type Tool, type ToolResult } from "../api/types";
 import { allCaptures } from "../captures-store";
-import { fileSize, ofTotal, plural, text } from "../format/numbers";
+import { count, fileSize, ofTotal, plural, text } from "../format/numbers";
 import { ago, fullTime } from "../format/time";
 import { runOf, startedAt } from "../pages/captures/filter";
 import { statusOf } from "../pages/captures/status";
@@ -14,8 +14,10 @@ import { toolPath } from "../tools/pages";
 import { go, href, parameter, setQuery } from "../url";
 import { Badge } from "./basics";
 import { Combobox, type Option } from "./combobox";
+import { CopyLink } from "./copy";
 import { type HostMark, HostStrip } from "./host-strip";
 import { Icon } from "./icons";
+import { Popover } from "./popover";
 
 const MAX_IN_SELECTOR = 50;
 
@@ -37,7 +39,6 @@ export function CaptureHeader(props: {
   result: ToolResult | null;
 }) {
   const { capture, hosts, tool, result } = props;
-  const [copied, setCopied] = useState(false);
   const host = parameter("host");
   const known = allCaptures.value.some((other) => other.id === capture.id) ? allCaptures.value : [capture, ...allCaptures.value];
   const opened = known.filter((other) => other.hosts_done > 0 || other.id === capture.id);
@@ -48,14 +49,9 @@ export function CaptureHeader(props: {
   const started = startedAt(capture);
 
   const open = (id: string): void => go(href(toolPath(id, tool.name), { step: parameter("step") }));
-  const copy = async (): Promise<void> => {
-    await navigator.clipboard.writeText(location.href);
-    setCopied(true);
-    setTimeout(() => setCopied(false), 1500);
-  };
   useShortcuts(
     [
-      { keys: "y", what: "Copy link", run: () => void copy(), scope: "this page" },
+      { keys: "y", what: "Copy link", run: () => document.querySelector<HTMLElement>("[data-copy-link]")?.click(), scope: "this page" },
       { keys: "h", what: "Choose a host", run: () => document.querySelector<HTMLElement>("[data-opener=host]")?.click(), scope: "this page" },
     ],
     [],
@@ -86,13 +82,10 @@ export function CaptureHeader(props: {
           options={ofRun.map((other) => ({ value: other.id, text: other.session, note: ago(startedAt(other), now) }))}
           onChange={open}
         />
-        <Combobox label="Host" opener="host" value={host ?? ""} options={hostOptions} onChange={(value) => setQuery({ host: value })} />
+        <Combobox label="Host" opener="host" value={host ?? props.asked ?? ""} options={hostOptions} onChange={(value) => setQuery({ host: value })} />
         <span class="spring" />
         <Downloads capture={capture} hosts={hosts} tool={tool} asked={props.asked} />
-        <button type="button" class="button bare" onClick={() => void copy()}>
-          <Icon name={copied ? "check" : "link"} />
-          {copied ? "Copied" : "Copy link"}
-        </button>
+        <CopyLink />
       </div>
       <div class="capture-line facts">
         <span class="strong">{ofTotal(capture.hosts_done, capture.hosts_total)} hosts</span>
@@ -100,7 +93,7 @@ export function CaptureHeader(props: {
         {missing.length > 0 && <Missing capture={capture} hosts={missing} />}
         {host !== null && props.asked === null && tool.name !== "pod_viewer" && <span>this page is of all hosts</span>}
         {summary?.device_type && <span>{summary.device_type}</span>}
-        {summary?.step_count != null && <span><b>{summary.step_count}</b> steps</span>}
+        {summary?.step_count != null && <span><b>{count(summary.step_count)}</b> {summary.step_count === 1 ? "step" : "steps"}</span>}
         <span title={fullTime(started, now)}>{ago(started, now)}</span>
         <span class="spring" />
         {isRunning(capture) && <Act words="Cancel" act={() => api.cancel(capture.id)} />}
@@ -111,8 +104,6 @@ export function CaptureHeader(props: {
     </header>
   );
 }
-
-const isRunning = (capture: Capture): boolean => capture.state === "pending" || capture.state === "capturing";
 
 /** A button for what the service does to a capture; the page shows the outcome by itself. */
 function Act({ words, act }: { words: string; act: () => Promise<Capture> }) {
@@ -138,8 +129,7 @@ function Act({ words, act }: { words: string; act: () => Promise<Capture> }) {
 
 function Missing({ capture, hosts }: { capture: Capture; hosts: readonly Host[] }) {
   return (
-    <details class="popover">
-      <summary><Badge tone="err">{hosts.length} missing</Badge></summary>
+    <Popover label={<Badge tone="err">{hosts.length} missing</Badge>}>
       <div class="missing">
         {!isRunning(capture) && <Act words={`Capture ${plural(hosts.length, "host", "hosts")} again`} act={() => api.retry(capture.id)} />}
         <table class="data">
@@ -154,7 +144,7 @@ function Missing({ capture, hosts }: { capture: Capture; hosts: readonly Host[] 
           </tbody>
         </table>
       </div>
-    </details>
+    </Popover>
   );
 }
 
@@ -163,14 +153,13 @@ function Downloads({ capture, hosts, tool, asked }: { capture: Capture; hosts: r
   const stored = hosts.filter((h) => h.state === "done").map(hostName);
   const one = host ?? stored[0];
   return (
-    <details class="popover">
-      <summary class="button bare"><Icon name="download" />Download<Icon name="chevron" /></summary>
+    <Popover class="button bare" label={<><Icon name="download" />Download<Icon name="chevron" /></>}>
       <div class="popover-list">
         <a download href={downloadUrl(capture.id, { tool: tool.name, host: asked, format: "csv" })}>{tool.title}, CSV</a>
         <a download href={downloadUrl(capture.id, { tool: tool.name, host: asked, format: "json" })}>{tool.title}, JSON</a>
         <a download href={downloadUrl(capture.id, { tool: tool.name, host: asked, format: "xprof" })}>{tool.title}, XProf JSON</a>
         {one && <a download href={downloadUrl(capture.id, { host: one })}>XSpace of {one}</a>}
       </div>
-    </details>
+    </Popover>
   );
 }

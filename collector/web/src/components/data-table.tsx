@@ -71,25 +71,35 @@ export function sortRows<Row>(rows: readonly Row[], columns: readonly TableColum
 }
 
 const VIRTUAL_ABOVE = 200;
+const HEAD_LETTER = 6.6;
+const HEAD_PADDING = 40;
+
+/** What a column of fixed width needs for its own heading. */
+function headWidth({ label, unit }: { label: ComponentChildren; unit?: string }): number {
+  return typeof label === "string" ? Math.ceil((label.length + (unit?.length ?? 0)) * HEAD_LETTER) + HEAD_PADDING : 0;
+}
 
 export function DataTable<Row>(props: {
   label: string;
   columns: readonly TableColumn<Row>[];
   rows: readonly Row[];
   rowKey: (row: Row) => string;
-  sort: readonly SortKey[];
-  onSort: (keys: SortKey[]) => void;
+  /** Left out where the rows have an order of their own. */
+  sort?: readonly SortKey[];
+  onSort?: (keys: SortKey[]) => void;
   rowHeight?: number;
   selected?: string | null;
   onSelect?: (row: Row) => void;
   empty?: ComponentChildren;
   fill?: boolean;
 }) {
+  const { onSort } = props;
   const rowHeight = props.rowHeight ?? 26;
   const scroller = useRef<HTMLDivElement>(null);
   const [, redraw] = useReducer((n: number) => n + 1, 0);
   const [focused, setFocused] = useState(-1);
-  const rows = useMemo(() => sortRows(props.rows, props.columns, props.sort), [props.rows, props.columns, props.sort]);
+  const sort = props.sort ?? [];
+  const rows = useMemo(() => sortRows(props.rows, props.columns, sort), [props.rows, props.columns, sort]);
   const isVirtual = rows.length > VIRTUAL_ABOVE;
 
   const virtualizer = useMemo(
@@ -138,34 +148,35 @@ export function DataTable<Row>(props: {
 
   return (
     <div
-      class={`table-scroll ${props.fill ? "fill" : ""}`}
+      class={`table-scroll ${props.fill ? "fill" : isVirtual ? "long" : ""}`}
       ref={scroller}
       tabIndex={0}
       role="region"
       aria-label={props.label}
       onKeyDown={onKeyDown}
     >
-      <table class={props.fill ? "data fixed" : "data"} aria-rowcount={rows.length + 1}>
+      <table class={props.fill ? "data fixed" : "data listed"} aria-rowcount={rows.length + 1}>
         <colgroup>
           {props.columns.map((column) => (
-            <col key={column.id} style={column.width ? { width: `${column.width}px` } : {}} />
+            <col key={column.id} style={column.width ? { width: `${Math.max(column.width, headWidth(column))}px` } : {}} />
           ))}
         </colgroup>
         <thead>
           <tr aria-rowindex={1}>
             {props.columns.map((column) => {
-              const key = props.sort.find((candidate) => candidate.id === column.id);
+              const key = sort.find((candidate) => candidate.id === column.id);
               const order = key ? (key.descending ? "descending" : "ascending") : "none";
               return (
-                <th key={column.id} scope="col" class={column.numeric ? "num" : ""} aria-sort={order} title={column.title}>
-                  <button
-                    type="button"
-                    onClick={(event) => props.onSort(nextSort(props.sort, column.id, column.numeric ?? false, event.shiftKey))}
-                  >
-                    {column.label}
-                    {column.unit && <small>{column.unit}</small>}
-                    {key && <span aria-hidden="true">{key.descending ? "↓" : "↑"}</span>}
-                  </button>
+                <th key={column.id} scope="col" class={column.numeric ? "num" : ""} aria-sort={onSort ? order : undefined} title={column.title}>
+                  {onSort ? (
+                    <button type="button" onClick={(event) => onSort(nextSort(sort, column.id, column.numeric ?? false, event.shiftKey))}>
+                      {column.label}
+                      {column.unit && <small>{column.unit}</small>}
+                      {key && <span aria-hidden="true">{key.descending ? "↓" : "↑"}</span>}
+                    </button>
+                  ) : (
+                    <>{column.label}{column.unit && <small>{column.unit}</small>}</>
+                  )}
                 </th>
               );
             })}

@@ -12,7 +12,7 @@ export interface Cell {
   readonly text: string;
 }
 
-export const HEAT_STEPS = 8;
+const HEAT_STEPS = 8;
 
 /** Which of the eight colours; `hottest` gets the last. */
 export function heatStep(value: number, hottest: number): number {
@@ -42,6 +42,8 @@ export function HeatMatrix(props: {
   /** What to write beside a row. */
   names: ReadonlyMap<string, string>;
   columns: readonly string[];
+  /** What a column is, for what is read out. */
+  columnWord: string;
   cell: (row: string, column: string) => Cell | null;
   hottest: number;
   sentence: string;
@@ -97,7 +99,7 @@ export function HeatMatrix(props: {
         {props.columns.map((column, i) =>
           i % every === 0 || i === selectedAt ? (
             i !== selectedAt && selectedAt >= 0 && Math.abs(i - selectedAt) < every ? null : (
-              <text key={column} class={i === selectedAt ? "strong" : ""} x={label + (i + 0.5) * pitch} y="13" text-anchor="middle">{column}</text>
+              <text key={column} class={i === selectedAt ? "strong" : ""} x={Math.min(label + (i + 0.5) * pitch, width - 3.5 * column.length)} y="13" text-anchor="middle">{column}</text>
             )
           ) : null,
         )}
@@ -125,7 +127,7 @@ export function HeatMatrix(props: {
         {selectedAt >= 0 && <rect class="outline" x={label + selectedAt * pitch - 1} y={HEAD - 2} width={pitch + 1} height={props.rows.length * ROW + 3} rx="2" />}
         {cursor && <rect class="outline" x={label + cursor[1] * pitch - 0.5} y={HEAD + cursor[0] * ROW - 0.5} width={pitch} height={ROW} />}
       </svg>
-      <p class="heat-readout" aria-live="polite">{at ? `${at.row}, step ${at.column}: ${at.text}` : ""}</p>
+      <p class="heat-readout" aria-live="polite">{at ? `${at.row}, ${props.columnWord} ${at.column}: ${at.text}` : ""}</p>
     </div>
   );
 }

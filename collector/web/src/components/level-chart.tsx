@@ -1,7 +1,7 @@
 /** Bytes over positions or time: an area in steps on a base that never goes, with lines and marks. */
 import { useRef, useState } from "preact/hooks";
 
-import { fixed, memoryUnit, text, memory, tickDecimals, ticks } from "../format/numbers";
+import { fixed, memoryUnit, text, memory, tickDecimals, ticks, ticksWithin } from "../format/numbers";
 import { useWidth } from "./use-width";
 
 export interface LevelPoint {
@@ -27,6 +27,8 @@ export function LevelChart(props: {
   sentence: string;
   caption: string;
   formatX: (x: number) => string;
+  /** For round values, where fewer digits do. */
+  formatTick?: (x: number) => string;
   limit?: { readonly value: number; readonly label: string } | null;
   peak?: { readonly x: number; readonly value: number } | null;
   span?: { readonly begin: number; readonly end: number; readonly label: string } | null;
@@ -67,7 +69,7 @@ export function LevelChart(props: {
     return first + (Math.min(Math.max(event.clientX - left - LEFT, 0), plot) / plot) * range;
   };
   const nearest = hover === null ? undefined : points.reduce((a, b) => (Math.abs(b.x - hover) < Math.abs(a.x - hover) ? b : a), points[0] as LevelPoint);
-  const xs = ticks(range, 6).filter((mark) => mark <= range * 1.0001);
+  const xs = ticksWithin(first, last);
   return (
     <div class="chart" ref={box}>
       <svg
@@ -128,7 +130,7 @@ export function LevelChart(props: {
         {drag !== null && hover !== null && <rect class="level-brush" x={x(Math.min(drag, hover))} width={Math.abs(x(hover) - x(drag))} y={TOP} height={bottom - TOP} />}
         {nearest && <line class="reference" x1={x(nearest.x)} x2={x(nearest.x)} y1={TOP} y2={bottom} />}
         {xs.map((mark) => (
-          <text class="tick" key={mark} x={x(first + mark)} y={height - 24} text-anchor="middle">{props.formatX(first + mark)}</text>
+          <text class="tick" key={mark} x={x(mark)} y={height - 24} text-anchor="middle">{(props.formatTick ?? props.formatX)(mark)}</text>
         ))}
         <text class="tick" x={LEFT + plot / 2} y={height - 6} text-anchor="middle">{props.caption}</text>
         <text class="tick" x={4} y={11}>{unit.unit}</text>

@@ -8,7 +8,7 @@ import { href, parameter, path } from "../url";
 import { Icon, type IconName, Logo } from "./icons";
 
 const KEY = "podscope-rail";
-export const folded = signal(typeof localStorage !== "undefined" && localStorage.getItem(KEY) === "folded");
+const folded = signal(typeof localStorage !== "undefined" && localStorage.getItem(KEY) === "folded");
 
 export function toggleRail(): void {
   folded.value = !folded.value;

@@ -7,6 +7,7 @@ export function RankedBars(props: { title: string; rows: readonly Ranked[]; chos
   return (
     <section class="ranked">
       <h2>{props.title}</h2>
+      {props.rows.length === 0 && <p class="quiet">The capture names none.</p>}
       <ol>
         {props.rows.map((row) => (
           <li key={row.name}>

@@ -52,8 +52,12 @@ export function percent(ratio: number): string {
   return fixed(ratio * 100, 1) + "%";
 }
 
-/** A relative change, signed: `+8.3%`. */
+/** From eleven times on a percentage is hard to read. */
+const TIMES_FROM = 10;
+
+/** A relative change, signed: `+8.3%`; of what grew many times over, by how much: `×453`. */
 export function change(ratio: number): string {
+  if (ratio >= TIMES_FROM) return "×" + significant(ratio + 1, 3);
   return signed(ratio * 100, 1) + "%";
 }
 
@@ -181,6 +185,15 @@ export function ticks(largest: number, wanted = 5): number[] {
   return marks;
 }
 
+/** Round values from `first` to `last`: marks of an axis that does not begin at 0. */
+export function ticksWithin(first: number, last: number, wanted = 6): number[] {
+  if (!(last > first)) return [first];
+  const [, step = last - first] = ticks(last - first, wanted);
+  const from = Math.ceil(first / step - 1e-9);
+  const to = Math.floor(last / step + 1e-9);
+  return Array.from({ length: Math.max(to - from + 1, 0) }, (_, i) => (from + i) * step);
+}
+
 /** Decimals that tell axis ticks `step` apart. */
 export function tickDecimals(step: number): number {
   for (let decimals = 0; decimals < 6; decimals++) {
@@ -189,6 +202,12 @@ export function tickDecimals(step: number): number {
   }
   return 6;
 }
+
+// Made once: a comparison that makes its own takes a hundred times as long.
+const COLLATOR = new Intl.Collator("en", { numeric: true });
+
+/** The order of names for people: `w-2` before `w-10`. */
+export const byName = (a: string, b: string): number => COLLATOR.compare(a, b);
 
 /** Names without the beginning that all share, cut where a part of a name ends. */
 export function shortNames(names: readonly string[]): Map<string, string> {

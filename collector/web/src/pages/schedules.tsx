@@ -1,23 +1,15 @@
 /** Periodic captures: what runs when, and what became of the last one. */
 import { useState } from "preact/hooks";
 
-import { api, type Schedule, type ServiceError } from "../api/client";
+import { api, type ServiceError } from "../api/client";
 import { asServiceError, useResource } from "../api/resource";
+import type { Schedule } from "../api/types";
 import { Badge, Failure, IconButton, Loading, Status } from "../components/basics";
 import { ago, fullTime, interval, parseTime } from "../format/time";
 import { plural } from "../format/numbers";
 import { toolPath } from "../tools/pages";
-import { guessTargets } from "./dialog/request";
 
 const REFRESH_MS = 5000;
-
-function words(schedule: Schedule, ...names: string[]): string | null {
-  for (const name of names) {
-    const value = schedule[name];
-    if (typeof value === "string" && value !== "") return value;
-  }
-  return null;
-}
 
 function Moment({ value, none }: { value: string | null; none: string }) {
   const moment = parseTime(value);
@@ -72,32 +64,27 @@ export function SchedulesPage() {
               </tr>
             </thead>
             <tbody>
-              {items.map((schedule) => {
-                const request = (schedule["request"] ?? {}) as { targets?: unknown };
-                const targets = Array.isArray(request.targets) ? request.targets.join(", ") : typeof request.targets === "string" ? request.targets : "";
-                const seconds = Number(schedule["every_seconds"] ?? Number(schedule["every_minutes"]) * 60);
-                const last = words(schedule, "last_capture_id");
-                const failed = words(schedule, "last_error");
-                return (
-                  <tr class="row" key={schedule.id}>
-                    <td class="strong">{words(schedule, "name") ?? schedule.id}</td>
-                    <td>{Number.isFinite(seconds) ? interval(seconds) : ""}</td>
-                    <td class="mono cut" title={targets}>{plural(guessTargets(targets).length, "target")}: {targets}</td>
-                    <td><Moment value={words(schedule, "next_run_at")} none="not planned" /></td>
-                    <td>
-                      {last ? <a href={toolPath(last, "overview_page")}><Moment value={words(schedule, "last_run_at")} none="open" /></a> : <Moment value={words(schedule, "last_run_at")} none="never" />}
-                    </td>
-                    <td>
-                      {failed ? <span title={failed}><Status tone="err">{failed}</Status></span> : schedule["enabled"] === false ? <Status tone="plain">Off</Status> : <Status tone="ok">On</Status>}
-                    </td>
-                    <td class="num"><IconButton icon="trash" label={`Delete ${words(schedule, "name") ?? "the schedule"}`} onClick={() => void remove(schedule.id)} /></td>
-                  </tr>
-                );
-              })}
+              {items.map((schedule) => <Row key={schedule.id} schedule={schedule} onRemove={() => void remove(schedule.id)} />)}
             </tbody>
           </table>
         )}
       </div>
     </>
+  );
+}
+
+function Row({ schedule, onRemove }: { schedule: Schedule; onRemove: () => void }) {
+  const { name, targets, last_capture_id: last, last_error: failed } = schedule;
+  const lastRun = <Moment value={schedule.last_run_at} none="never" />;
+  return (
+    <tr class="row still">
+      <td class="strong">{name}</td>
+      <td>{interval(schedule.every_s)}</td>
+      <td class="mono rest" title={targets.join(", ")}>{plural(targets.length, "target")}: {targets.join(", ")}</td>
+      <td>{schedule.enabled ? <Moment value={schedule.next_run_at} none="not planned" /> : <span class="quiet">not planned</span>}</td>
+      <td>{last ? <a href={toolPath(last, "overview_page")}>{lastRun}</a> : lastRun}</td>
+      <td>{failed ? <Status tone="err">{failed}</Status> : <Status tone={schedule.enabled ? "ok" : "plain"}>{schedule.enabled ? "On" : "Off"}</Status>}</td>
+      <td class="num"><IconButton icon="trash" label={`Delete ${name}`} onClick={onRemove} /></td>
+    </tr>
   );
 }

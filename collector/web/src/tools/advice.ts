@@ -1,10 +1,16 @@
 /** How a result's advice and losses read. */
 import type { Advice, Evidence, ToolResult } from "../api/types";
-import { count, fixed, percent, plural } from "../format/numbers";
+import { count, duration, fixed, memory, percent, plural, text } from "../format/numbers";
 
 /** The page that says more about what a rule found. */
-const TOOL_OF: Readonly<Record<string, string>> = {
+const TOOL_OF: Readonly<Record<string, string | null>> = {
+  // The header tells of both.
+  hosts_missing: null,
+  events_dropped: null,
   straggler: "pod_viewer",
+  slow_core: "pod_viewer",
+  barrier_cores: "pod_viewer",
+  sparse_core_bound: "pod_viewer",
   input_bound: "input_pipeline_analyzer",
   input_enqueue: "input_pipeline_analyzer",
   input_processing: "input_pipeline_analyzer",
@@ -13,6 +19,8 @@ const TOOL_OF: Readonly<Record<string, string>> = {
   idle_between_steps: "pod_viewer",
   kernel_launch_bound: "kernel_stats",
   short_kernels: "kernel_stats",
+  tensor_core_idle: "kernel_stats",
+  padding: "op_profile",
   memory_near_limit: "memory_profile",
   memory_fragmentation: "memory_profile",
   memory_bound_ops: "roofline_model",
@@ -21,10 +29,15 @@ const TOOL_OF: Readonly<Record<string, string>> = {
   low_flops: "roofline_model",
 };
 
-export const toolOf = (advice: Advice): string => TOOL_OF[advice.code] ?? "framework_op_stats";
+/** Null for what no page says more about. */
+export const toolOf = ({ code }: Pick<Advice, "code">): string | null => (code in TOOL_OF ? (TOOL_OF[code] ?? null) : "framework_op_stats");
 
-const figure = (value: number, unit: string): string =>
-  unit === "ratio" ? percent(value) : `${Number.isInteger(value) ? count(value) : fixed(value, 2)}${unit ? ` ${unit}` : ""}`;
+function figure(value: number, unit: string): string {
+  if (unit === "ratio") return percent(value);
+  if (unit === "us" || unit === "ms") return text(duration(unit === "us" ? value / 1000 : value, 3));
+  if (unit === "bytes") return text(memory(value));
+  return `${Number.isInteger(value) ? count(value) : fixed(value, 2)}${unit ? ` ${unit}` : ""}`;
+}
 
 /** "Input: 41.2% (threshold 20.0%)". */
 export function evidenceWords({ name, value, unit, threshold }: Evidence): string {

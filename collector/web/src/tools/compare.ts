@@ -189,10 +189,11 @@ export function total(comparison: Comparison, name: string): Total {
   return { base: numberOf(row?.["base"]), other: numberOf(row?.["other"]) };
 }
 
-/** What is compared when nothing is chosen: the newest analysed capture with the one before it of its run. */
+/** What is compared when nothing is chosen: the newest analysed capture that has one before it of its run, with that one. */
 export function defaultPair(captures: readonly Capture[], chosen: string | null): { readonly base: string | null; readonly other: string | null } {
   const analysed = captures.filter((capture) => capture.analysis?.state === "done");
-  const other = captures.find((capture) => capture.id === chosen) ?? analysed[0];
+  const isFollowing = (capture: Capture, at: number): boolean => analysed.slice(at + 1).some((before) => runOf(before) === runOf(capture));
+  const other = captures.find((capture) => capture.id === chosen) ?? analysed.find(isFollowing) ?? analysed[0];
   if (!other) return { base: null, other: chosen };
   const later = analysed.slice(analysed.findIndex((capture) => capture.id === other.id) + 1);
   const before = later.find((capture) => runOf(capture) === runOf(other)) ?? later[0] ?? analysed.find((capture) => capture.id !== other.id);

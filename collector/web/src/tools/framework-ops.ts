@@ -70,14 +70,16 @@ export interface Ranked {
   readonly ratio: number;
 }
 
-/** Self time summed by a column, the largest first; shares of all rows given. */
-export function rankBy(table: Table, rows: Table["rows"], column: RegExp, most: number): Ranked[] {
-  const [name, time] = [columnAt(table, column), columnAt(table, SELF_TIME)];
+/** Self time, or another, summed by a column, the largest first; shares of all rows given. */
+export function rankBy(table: Table, rows: Table["rows"], column: RegExp, most: number, timed: RegExp = SELF_TIME): Ranked[] {
+  const [name, time] = [columnAt(table, column), columnAt(table, timed)];
   const sums = new Map<string, number>();
   let total = 0;
   for (const row of rows) {
     const value = typeof row[time] === "number" ? (row[time] as number) : 0;
     total += value;
+    // What has no name counts in the shares alone.
+    if (row[name] === null) continue;
     sums.set(String(row[name]), (sums.get(String(row[name])) ?? 0) + value);
   }
   return [...sums]
@@ -91,7 +93,3 @@ export const OPERATION = /^(operation|annotation|name|op|op_name|hlo_op_name)$/;
 export const TYPE = /^(type|op_type|category)$/;
 
 export const isRatio = (column: Column): boolean => column.unit === "ratio" || column.id.endsWith("_ratio");
-
-export function isOpTable(value: unknown): value is Table {
-  return isTable(value) && columnAt(value, OPERATION) >= 0;
-}

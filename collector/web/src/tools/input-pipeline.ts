@@ -46,6 +46,11 @@ export interface CoreInput {
   readonly mostRatio: number;
 }
 
+/** A core's name without its host's, beside which it stands. */
+export function coreOfHost({ core, host }: Pick<CoreInput, "core" | "host">): string {
+  return core.startsWith(`${host}:`) ? core.slice(host.length + 1) : core;
+}
+
 export interface InputOp {
   readonly name: string;
   readonly count: number;

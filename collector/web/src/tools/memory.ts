@@ -87,55 +87,6 @@ export function timelinePoints(result: ToolResult, allocator: string): LevelPoin
     }));
 }
 
-export interface PipelineNode {
-  readonly id: string;
-  readonly name: string;
-  readonly selfUs: number;
-  readonly slowestSelfUs: number;
-  readonly calls: number;
-  readonly isAsync: boolean;
-  readonly isCritical: boolean;
-  readonly isBottleneck: boolean;
-  readonly parent: string;
-  readonly column: number;
-  readonly row: number;
-}
-
-/** The iterators of one pipeline, placed: sources at the left, what asks them to the right. */
-export function pipelineNodes(result: ToolResult, host: string, pipeline: string): PipelineNode[] {
-  const rows = records(result.result["iterators"]).filter((row) => row["host"] === host && row["pipeline"] === pipeline);
-  const parents = new Map(rows.map((row) => [String(row["iterator_id"]), String(row["parent_id"])]));
-  const depth = (id: string): number => {
-    let steps = 0;
-    for (let at = parents.get(id); at !== undefined && parents.has(at) && steps <= parents.size; at = parents.get(at)) steps += 1;
-    return steps;
-  };
-  const deepest = Math.max(0, ...[...parents.keys()].map(depth));
-  const used = new Map<number, number>();
-  const critical = rows.filter((row) => row["is_critical"] === true);
-  const worst = critical.reduce<number>((most, row) => Math.max(most, numberOf(row["slowest_self_time_us"]) ?? 0), 0);
-  return rows.map((row): PipelineNode => {
-    const id = String(row["iterator_id"]);
-    const column = deepest - depth(id);
-    const place = used.get(column) ?? 0;
-    used.set(column, place + 1);
-    const slowest = numberOf(row["slowest_self_time_us"]) ?? 0;
-    return {
-      id,
-      name: textOf(row["iterator"]) ?? "",
-      selfUs: numberOf(row["self_time_us"]) ?? 0,
-      slowestSelfUs: slowest,
-      calls: numberOf(row["calls"]) ?? 0,
-      isAsync: row["is_async"] === true,
-      isCritical: row["is_critical"] === true,
-      isBottleneck: row["is_critical"] === true && worst > 0 && slowest === worst,
-      parent: parents.get(id) ?? "",
-      column,
-      row: place,
-    };
-  });
-}
-
 export const figures = (result: ToolResult, name: string): ((key: string) => number | null) => {
   const fields = fieldsOf(result.result[name]);
   return (key) => numberOf(fields[key]);

@@ -46,7 +46,7 @@ export function topOps(result: ToolResult): TopOp[] {
     selfRatio: numberOf(row["self_time_ratio"]),
     cumulativeRatio: numberOf(row["cumulative_ratio"]),
     flopsPerSecond: numberOf(row["flops_per_second"]),
-    tensorCores: row["uses_tensor_core"] === true ? "used" : row["is_tensor_core_eligible"] === true ? "not used" : null,
+    tensorCores: row["uses_tensor_core"] === true ? "used" : row["uses_tensor_core"] === false && row["is_tensor_core_eligible"] === true ? "not used" : null,
   }));
 }
 

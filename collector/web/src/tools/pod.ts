@@ -77,6 +77,18 @@ export function hostUnits(cores: readonly Unit[]): Unit[] {
   return [...slowest.values()].map((unit) => ({ ...unit, key: unit.host }));
 }
 
+/** Mean own work of each host over the steps that it has. */
+export function ownMeans(pod: PodSteps): Map<string, number> {
+  const sums = new Map<string, { ms: number; steps: number }>();
+  for (const units of pod.units.values()) {
+    for (const { host, ownMs } of units) {
+      const sum = sums.get(host) ?? { ms: 0, steps: 0 };
+      sums.set(host, { ms: sum.ms + ownMs, steps: sum.steps + 1 });
+    }
+  }
+  return new Map([...sums].map(([host, { ms, steps }]) => [host, ms / steps]));
+}
+
 /** Own work over the step's median, as a ratio: 0.16 is 16% over. */
 export function overMedian(units: readonly Unit[]): Map<string, number> {
   const middle = median(units.map((unit) => unit.ownMs));
@@ -113,6 +125,14 @@ export function lateHosts(result: ToolResult): LateHost[] {
       },
     ];
   });
+}
+
+/** Below this share of all step time in collectives nobody is said to wait. */
+const WAITING_RATIO = 0.01;
+
+/** Whether the hosts wait for each other; a late host of those that do not is slow by itself. */
+export function doWait(result: ToolResult): boolean {
+  return (numberOf(fieldsOf(result.result["straggler"])["waiting_ratio"]) ?? 0) >= WAITING_RATIO;
 }
 
 /** How late one host comes to the collectives in which it meets the others. */

@@ -41,6 +41,9 @@ const LABELS: Readonly<Record<string, string>> = {
   vmem_write: "VMEM write",
 };
 
+/** What bounds an operation, in words. */
+export const boundWords = (bound: string): string => LABELS[bound] ?? bound;
+
 export function roofline(result: ToolResult, withFeeds: boolean): Roofline {
   const fields = fieldsOf(result.result);
   const deviceType = textOf(fields["device_type"]) ?? "";
@@ -115,7 +118,11 @@ export function planeOf(model: Roofline, points: readonly Point[]): Plane {
     return [Math.max(low, high - 9), high === low ? high + 1 : high];
   };
   const x = edges(xs, [-1, 3]);
-  return { x: [x[0], x[1] + (xs.some((one) => Math.log10(one) > x[1] - 0.3) ? 1 : 0)], y: edges(ys, [9, 15]) };
+  const y = edges(ys, [9, 15]);
+  // Room for the ridges' labels above the peak, and for a whole circle below.
+  const above = model.peakFlops && Math.log10(model.peakFlops) > y[1] - 0.9 ? 1 : 0;
+  const below = y[1] - y[0] < 9 && ys.some((one) => Math.log10(one) < y[0] + 0.3) ? 1 : 0;
+  return { x: [x[0], x[1] + (xs.some((one) => Math.log10(one) > x[1] - 0.3) ? 1 : 0)], y: [y[0] - below, y[1] + above] };
 }
 
 /** The three corners of a ceiling within the plane: along the bandwidth up to its ridge, then along the peak. */

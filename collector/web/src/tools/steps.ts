@@ -3,11 +3,6 @@ import type { Column, Table } from "../api/types";
 import { CATEGORIES, type Category, categoryOf, stackOrder } from "./categories";
 import { isTable, numberOf } from "./tables";
 
-export interface StepPart {
-  readonly category: Category;
-  readonly ms: number;
-}
-
 export interface StepRow {
   readonly step: string;
   readonly host: string | null;

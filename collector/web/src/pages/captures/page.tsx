@@ -158,9 +158,10 @@ function CapturesTable(props: { captures: readonly Capture[]; all: readonly Capt
       <thead>
         <tr>
           <th scope="col">Run</th>
-          <th scope="col">Trigger</th>
+          <th scope="col" class="trigger-cell">Trigger</th>
           <th scope="col" aria-sort="descending">Started ↓</th>
-          <th scope="col" colSpan={2}>Hosts</th>
+          <th scope="col" class="strip-cell" aria-hidden="true" />
+          <th scope="col" class="num">Hosts</th>
           <th scope="col" class="num">Step <small>ms</small></th>
           <th scope="col" class="num" title="Against the previous capture of the run">Δ <small>%</small></th>
           <th scope="col" class="num">Steps</th>
@@ -230,8 +231,8 @@ function CaptureRow({ capture, now, delta, decimals, focused }: {
           {labels.length > 0 ? labels.map(([key, value]) => `${key}=${value}`).join(" ") : capture.session}
         </span>
       </td>
-      <td class="quiet">{capture.trigger}</td>
-      <td class="quiet" title={fullTime(started, now)}>{ago(started, now)}</td>
+      <td class="quiet trigger-cell">{capture.trigger}</td>
+      <td class="quiet when" title={fullTime(started, now)}>{ago(started, now)}</td>
       <td class="strip-cell">
         <HostStrip
           marks={marksFromCounts(capture.hosts_done, capture.hosts_total, live)}

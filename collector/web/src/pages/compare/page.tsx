@@ -1,13 +1,11 @@
 /** Two captures side by side: is the step slower, where the difference comes from, which rows changed. */
-import { useState } from "preact/hooks";
-
 import { api } from "../../api/client";
 import { useResource } from "../../api/resource";
 import type { Capture, Comparison, ToolResult } from "../../api/types";
 import { allCaptures } from "../../captures-store";
 import { Failure, IconButton, Loading, NoData, Panel, Verdict } from "../../components/basics";
 import { Combobox } from "../../components/combobox";
-import { Icon } from "../../components/icons";
+import { CopyLink } from "../../components/copy";
 import { change, fixed, ofTotal, plural, points, signed, significant } from "../../format/numbers";
 import { ago } from "../../format/time";
 import { categoryChanges, defaultPair, hostChanges, type Judgement, stepDurations, stepTime, total } from "../../tools/compare";
@@ -97,21 +95,6 @@ function SideChooser(props: { letter: string; captures: readonly Capture[]; chos
       <Combobox label="Capture" value={props.chosen ?? ""} options={ofRun.map((capture) => ({ value: capture.id, text: capture.session, note: ago(startedAt(capture), now) }))} onChange={props.onChoose} />
       {chosen && <small>{chosen.summary?.step_count != null ? `${plural(chosen.summary.step_count, "step")}, ` : ""}{ofTotal(chosen.hosts_done, chosen.hosts_total)} hosts, {ago(startedAt(chosen), now)}</small>}
     </div>
-  );
-}
-
-function CopyLink() {
-  const [copied, setCopied] = useState(false);
-  const copy = async (): Promise<void> => {
-    await navigator.clipboard.writeText(location.href);
-    setCopied(true);
-    setTimeout(() => setCopied(false), 1500);
-  };
-  return (
-    <button type="button" class="button bare" onClick={() => void copy()}>
-      <Icon name={copied ? "check" : "link"} />
-      {copied ? "Copied" : "Copy link"}
-    </button>
   );
 }
 

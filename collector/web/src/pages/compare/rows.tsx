@@ -10,7 +10,7 @@ import { type RowChange, rowChanges, rowTables } from "../../tools/compare";
 import { PLACES, placeOf } from "../../tools/pages";
 import { parameter, setQuery } from "../../url";
 
-const BAR = 96;
+const BAR = 72;
 const NOT_COMPARED = new Set(["graph_viewer", "trace_viewer"]);
 const TO_MS: Readonly<Record<string, number>> = { us: 1e-3, ms: 1 };
 
@@ -35,7 +35,7 @@ export function ChangedRows({ comparison, tool, base, other }: { comparison: Com
   }
   const { unit, rows } = rowChanges(table);
   const counts = comparison.summary.tables?.[name];
-  const subtitle = counts ? `${count(counts.matched)} in both, ${count(counts.appeared)} added, ${count(counts.vanished)} removed` : plural(rows.length, "row");
+  const subtitle = counts ? [`${count(counts.matched)} in both`, counts.appeared > 0 && `${count(counts.appeared)} added`, counts.vanished > 0 && `${count(counts.vanished)} removed`].filter(Boolean).join(", ") : plural(rows.length, "row");
   return (
     <Panel
       class="grow"
@@ -75,20 +75,20 @@ function columnsOf(unit: string, rows: readonly RowChange[]): TableColumn<RowCha
     {
       id: "name",
       label: "Row",
-      width: 260,
+      width: 230,
       class: "compare-op cut",
       value: (row) => row.name,
       cell: (row) => <span title={`${row.name} ${row.about}`}><span class="mono">{row.name}</span>{row.about && <small>{row.about}</small>}</span>,
     },
-    ...(hasKind ? [{ id: "kind", label: "Category", width: 120, value: (row: RowChange) => row.kind, cell: (row: RowChange) => <span class="cut" title={row.kind}>{row.kind}</span> }] : []),
-    { id: "base", label: "A", unit: scale.unit, numeric: true, width: 76, value: (row) => row.base, cell: (row) => shown(row.base) },
-    { id: "other", label: "B", unit: scale.unit, numeric: true, width: 76, value: (row) => row.other, cell: (row) => shown(row.other) },
+    ...(hasKind ? [{ id: "kind", label: "Category", width: 110, value: (row: RowChange) => row.kind, cell: (row: RowChange) => <span class="cut" title={row.kind}>{row.kind}</span> }] : []),
+    { id: "base", label: "A", unit: scale.unit, numeric: true, width: 70, value: (row) => row.base, cell: (row) => shown(row.base) },
+    { id: "other", label: "B", unit: scale.unit, numeric: true, width: 70, value: (row) => row.other, cell: (row) => shown(row.other) },
     {
       id: "change",
       label: "Δ",
       unit: scale.unit,
       numeric: true,
-      width: 172,
+      width: 146,
       value: (row) => Math.abs(row.change),
       cell: (row) => {
         const long = widest > 0 ? (Math.abs(row.change) / widest) * (BAR / 2) : 0;
@@ -116,7 +116,7 @@ function columnsOf(unit: string, rows: readonly RowChange[]): TableColumn<RowCha
           id: "count",
           label: "Count",
           numeric: true,
-          width: 110,
+          width: 92,
           value: (row: RowChange) => row.otherCount,
           cell: (row: RowChange) => (row.baseCount === row.otherCount ? count(row.otherCount ?? 0) : `${count(row.baseCount ?? 0)} → ${count(row.otherCount ?? 0)}`),
         }]

@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 
 import { api, ServiceError } from "../../api/client";
 import { asServiceError } from "../../api/resource";
-import type { Host } from "../../api/types";
+import { isRunning } from "../../api/types";
 import { refreshCaptures } from "../../captures-store";
 import { Failure } from "../../components/basics";
 import { Dialog } from "../../components/dialog";
@@ -154,13 +154,36 @@ function SaveSchedule({ form, valid, onTried }: { form: RequestForm; valid: bool
 }
 
 function ProgressDialog({ id, onClose }: { id: string; onClose: () => void }) {
-  const progress = useProgress(id);
+  const [round, setRound] = useState(0);
+  const [repeating, setRepeating] = useState(false);
+  const progress = useProgress(id, round);
   const { capture } = progress;
-  const stage = capture === null || capture.state === "pending" || capture.state === "capturing" ? 2 : 3;
-  const again = (hosts: readonly Host[]): void => {
-    const form = { ...remembered(), targets: hosts.map((host) => host.target).join(", ") };
-    localStorage.setItem(KEY, JSON.stringify(form));
-    setQuery({ watch: null, new: 1 });
+  const [cancelling, setCancelling] = useState(false);
+  const [failure, setFailure] = useState<ServiceError | null>(null);
+  const isCapturing = capture !== null && isRunning(capture);
+  const stage = capture === null || isCapturing ? 2 : 3;
+  const cancel = async (): Promise<void> => {
+    setCancelling(true);
+    setFailure(null);
+    try {
+      // How each host ends comes as every other event does.
+      await api.cancel(id);
+    } catch (cause) {
+      setFailure(asServiceError(cause));
+      setCancelling(false);
+    }
+  };
+  const again = async (): Promise<void> => {
+    setRepeating(true);
+    setFailure(null);
+    try {
+      await api.retry(id);
+      setCancelling(false);
+      setRound(round + 1);
+    } catch (cause) {
+      setFailure(asServiceError(cause));
+    }
+    setRepeating(false);
   };
   useEffect(() => void refreshCaptures(), [capture?.state, capture?.analysis?.state]);
   const title = capture ? `Capture of ${capture.run || capture.session}` : "Capture";
@@ -175,8 +198,9 @@ function ProgressDialog({ id, onClose }: { id: string; onClose: () => void }) {
         <>
           <span class="quiet">You can close this window; the capture goes on and its row in the list stays live.</span>
           <span class="spring" />
-          {progress.failed.length > 0 && (
-            <button type="button" class="button" onClick={() => again(progress.failed)}>
+          {isCapturing && <button type="button" class="button" disabled={cancelling} onClick={() => void cancel()}>{cancelling ? "Cancelling" : "Cancel the capture"}</button>}
+          {capture !== null && !isCapturing && progress.failed.length > 0 && (
+            <button type="button" class="button" disabled={repeating} onClick={() => void again()} data-testid="capture-again">
               Capture {plural(progress.failed.length, "failed host")} again
             </button>
           )}
@@ -190,6 +214,7 @@ function ProgressDialog({ id, onClose }: { id: string; onClose: () => void }) {
         </>
       }
     >
+      {failure && <Failure error={failure} />}
       <Progress progress={progress} />
     </Dialog>
   );

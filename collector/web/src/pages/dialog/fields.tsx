@@ -171,7 +171,7 @@ export function Preflight({ form }: { form: RequestForm }) {
     <section class="preflight" aria-label="Check of the request">
       <header>
         <h2>Check</h2>
-        {report === null && targets.length > 0 && <span class="badge tone-ok">{plural(targets.length - wrong, "address", "addresses")}</span>}
+        {report === null && targets.length > wrong && <span class="badge tone-ok">{plural(targets.length - wrong, "address", "addresses")}</span>}
         {report === null && wrong > 0 && <span class="badge tone-err">{wrong} wrong</span>}
         {report !== null && <span class={`badge tone-${ready === report.targets.length ? "ok" : "err"}`}>{ofTotal(ready, report.targets.length)} ready</span>}
         <span class="spring" />

@@ -5,7 +5,7 @@ import type { ServiceError } from "../../api/client";
 import { useLiveCapture } from "../../api/live";
 import { type Capture, hasEnded, type Host, hostName, isLive } from "../../api/types";
 import { Bar, Failure, Loading, Status } from "../../components/basics";
-import { duration, fileSize, ofTotal, plural, ticks } from "../../format/numbers";
+import { duration, fileSize, fixed, ofTotal, plural, tickDecimals, ticks } from "../../format/numbers";
 import { parseTime } from "../../format/time";
 import { toolPath } from "../../tools/pages";
 import { horizonMs, type PhaseSpan, phaseSpans } from "./timeline";
@@ -21,8 +21,8 @@ export interface CaptureProgress {
   readonly opens: string | null;
 }
 
-export function useProgress(id: string): CaptureProgress {
-  const live = useLiveCapture(id);
+export function useProgress(id: string, round: number): CaptureProgress {
+  const live = useLiveCapture(id, round);
   const capture = live.capture.value;
   const [now, setNow] = useState(() => new Date());
   const running = capture === null || isLive(capture);
@@ -100,6 +100,15 @@ function Blocks({ capture, hosts }: { capture: Capture; hosts: readonly Host[] }
   );
 }
 
+const MOST_LISTED = 200;
+
+/** The hosts that have a line of their own; of very many those that failed or still run come first. */
+export function listedHosts(hosts: readonly Host[]): { readonly host: Host; readonly at: number }[] {
+  const all = hosts.map((host, at) => ({ host, at }));
+  if (all.length <= MOST_LISTED) return all;
+  return all.sort((a, b) => BLOCK_ORDER.indexOf(b.host.state) - BLOCK_ORDER.indexOf(a.host.state) || a.at - b.at).slice(0, MOST_LISTED);
+}
+
 function headline(progress: CaptureProgress, capture: Capture): string {
   const counts = new Map<string, number>();
   for (const host of progress.hosts) counts.set(host.state, (counts.get(host.state) ?? 0) + 1);
@@ -120,6 +129,7 @@ export function Progress({ progress }: { progress: CaptureProgress }) {
   if (!capture) return <Loading what="Loading the capture" />;
   const spans = hosts.map((host) => phaseSpans(capture, host, now));
   const horizon = horizonMs(capture, spans);
+  const listed = listedHosts(hosts);
   const received = hosts.reduce((sum, host) => sum + (host.bytes ?? 0), 0);
   const started = parseTime(capture.started_at) ?? parseTime(capture.created_at) ?? now;
   const ended = parseTime(capture.finished_at) ?? (isLive(capture) ? now : started);
@@ -159,12 +169,12 @@ export function Progress({ progress }: { progress: CaptureProgress }) {
           </tr>
         </thead>
         <tbody>
-          {hosts.map((host, i) => (
+          {listed.map(({ host, at }) => (
             <tr key={host.target} class={host.state === "failed" ? "failed-row" : ""} data-host-state={host.state}>
               <td class="strong cut" title={host.target}>{hostName(host)}</td>
               <td><HostState host={host} /></td>
               <td class="num">{host.attempts > 0 ? ofTotal(host.attempts, capture.attempts) : ""}</td>
-              <td class="gantt-cell"><Gantt spans={spans[i] ?? []} horizon={horizon} /></td>
+              <td class="gantt-cell"><Gantt spans={spans[at] ?? []} horizon={horizon} /></td>
               <td class="num">{host.bytes ? <Size bytes={host.bytes} /> : hasEnded(host) ? <span class="quiet">none</span> : ""}</td>
               <td><HostAnalysis host={host} /></td>
               <td class="quiet cut" title={noteOf(host)}>{noteOf(host)}</td>
@@ -172,6 +182,7 @@ export function Progress({ progress }: { progress: CaptureProgress }) {
           ))}
         </tbody>
       </table>
+      {listed.length < hosts.length && <p class="more quiet">{plural(hosts.length - listed.length, "more host", "more hosts")}; those that failed or still run come first.</p>}
       <p class="gantt-legend">
         {LEGEND.map(([phase, words]) => <span key={phase}><i class={`swatch phase-${phase}`} />{words}</span>)}
       </p>
@@ -206,10 +217,12 @@ function noteOf(host: Host): string {
 }
 
 function Axis({ horizon }: { horizon: number }) {
-  const marks = ticks(horizon / 1000, 5).filter((mark) => mark * 1000 <= horizon);
+  const all = ticks(horizon / 1000, 5);
+  const marks = all.filter((mark) => mark * 1000 <= horizon);
+  const decimals = tickDecimals(all[1] ?? 1);
   return (
     <span class="gantt-axis">
-      {marks.map((mark) => <span key={mark} style={{ left: `${((mark * 1000) / horizon) * 100}%` }}>{mark === 0 ? "0 s" : String(mark)}</span>)}
+      {marks.map((mark) => <span key={mark} style={{ left: `${((mark * 1000) / horizon) * 100}%` }}>{mark === 0 ? "0 s" : fixed(mark, decimals)}</span>)}
     </span>
   );
 }

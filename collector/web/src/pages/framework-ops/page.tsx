@@ -2,78 +2,37 @@
 import { useMemo } from "preact/hooks";
 
 import type { Cell, Table } from "../../api/types";
-import { Bar, NoData, Panel, SearchField, Segmented, Switch, Verdict } from "../../components/basics";
+import { NoData, Panel, SearchField, Segmented, Switch, Verdict } from "../../components/basics";
+import { CsvButton } from "../../components/csv-button";
 import { DataTable, formatSort, parseSort, sortRows, type TableColumn } from "../../components/data-table";
-import { Icon } from "../../components/icons";
 import { RankedBars } from "../../components/ranked-bars";
-import { csv, save } from "../../format/csv";
-import { bandwidth, columnDecimals, count, duration, durationUnit, fixed, flops, percent, plural, text } from "../../format/numbers";
-import { columnAt, filterOps, isRatio, OPERATION, opTables, rankBy, SELF_TIME, sharesOf, SIDES, sideOf, TYPE } from "../../tools/framework-ops";
+import { resultColumns } from "../../components/result-columns";
+import { count, duration, percent, plural, text } from "../../format/numbers";
+import { columnAt, filterOps, OPERATION, opTables, rankBy, SELF_TIME, sharesOf, SIDES, sideOf, TYPE } from "../../tools/framework-ops";
 import { msFactor } from "../../tools/steps";
 import { parameter, setQuery } from "../../url";
 import type { ToolViewProps } from "../tool/page";
 
 type Row = readonly Cell[];
 
-/** The row's place says it. */
-const HIDDEN = /^rank$/;
 const WIDTHS: readonly (readonly [RegExp, number])[] = [
   [OPERATION, 360],
   [TYPE, 150],
-  [/^host_or_device$/, 110],
 ];
 
-/** Columns of a table of operations; names lead to where ``opens`` says. */
+/** Columns of a table of operations that fills the page; names lead to where ``opens`` says. */
 export function opColumns(table: Table, opens?: (row: Row) => string | null): TableColumn<Row>[] {
-  // The name comes first: it stays in view while the rest scrolls.
-  const order = table.columns.map((column, at) => ({ column, at })).sort((a, b) => Number(OPERATION.test(b.column.id)) - Number(OPERATION.test(a.column.id)));
-  return order.flatMap(({ column, at }): TableColumn<Row>[] => {
-    const values = table.rows.map((row) => row[at] as number | null);
-    if (HIDDEN.test(column.id) || values.every((value) => value === null)) return [];
-    const numeric = column.type === "number" || column.type === "integer";
-    const factor = numeric ? msFactor(column) : null;
-    const width = WIDTHS.find(([pattern]) => pattern.test(column.id))?.[1] ?? (numeric ? 132 : 110);
-    const shared = { id: column.id, label: column.label, numeric, width, value: (row: Row): Cell => row[at] ?? null };
-    if (factor !== null) {
-      const largest = values.reduce<number>((max, value) => Math.max(max, Math.abs(value ?? 0)), 0) * factor;
-      const unit = durationUnit(largest);
-      const decimals = columnDecimals([largest / unit.factor]);
-      const label = column.label.replace(/\s*\((us|µs|ms|ps|ns|s)\)$/, "");
-      return [{ ...shared, label, unit: unit.unit, cell: (row) => (typeof row[at] === "number" ? fixed(((row[at] as number) * factor) / unit.factor, decimals) : <span class="quiet">none</span>) }];
-    }
-    if (numeric && isRatio(column)) {
-      const bar = /^(device|host|host_execution)_total_self_time/.test(column.id);
-      return [
-        {
-          ...shared,
-          width: bar ? 160 : 150,
-          cell: (row) => {
-            const value = row[at];
-            if (typeof value !== "number") return <span class="quiet">none</span>;
-            return bar ? <span class="with-bar"><Bar ratio={value} /><span class="bar-number">{percent(value)}</span></span> : percent(value);
-          },
-        },
-      ];
-    }
-    const rate = column.unit === "flops/s" ? flops : column.unit === "bytes/s" ? bandwidth : null;
-    if (rate) {
-      return [{ ...shared, width: 120, cell: (row) => (typeof row[at] === "number" ? text(rate(row[at] as number)) : <span class="quiet">{column.unit === "flops/s" ? "no FLOPs" : "none"}</span>) }];
-    }
-    if (numeric) {
-      const decimals = column.type === "integer" ? 0 : columnDecimals(values);
-      return [{ ...shared, ...(column.unit ? { unit: column.unit.replaceAll("_", " ") } : {}), cell: (row) => (typeof row[at] === "number" ? fixed(row[at] as number, decimals) : <span class="quiet">none</span>) }];
-    }
-    const mono = OPERATION.test(column.id);
-    const shown = (row: Row) => <span title={String(row[at] ?? "")}>{row[at] === null ? "" : String(row[at])}</span>;
-    const linked = (row: Row) => {
-      const to = opens?.(row) ?? null;
-      return to === null ? shown(row) : <a href={to} title={String(row[at] ?? "")}>{String(row[at] ?? "")}</a>;
-    };
-    return [{ ...shared, class: mono ? "mono" : "", cell: mono ? linked : shown }];
+  return resultColumns(table, {
+    names: OPERATION,
+    bars: /^(device|host|host_execution)_total_self_time/,
+    widths: WIDTHS,
+    // The row's place says it.
+    hidden: /^rank$/,
+    ...(opens ? { opens } : {}),
   });
 }
 
-export function FrameworkOpsPage({ result }: ToolViewProps) {
+export function FrameworkOpsPage({ result, advice }: ToolViewProps) {
   const tables = opTables(result);
   const idle = parameter("idle") === "1";
   const table = idle ? tables.withIdle : (tables.withoutIdle ?? tables.withIdle);
@@ -96,10 +55,6 @@ export function FrameworkOpsPage({ result }: ToolViewProps) {
   const sort = parseSort(parameter("sort") ?? `-${timeColumn?.id ?? ""}`);
   const shownSide = SIDES.find((known) => known === side) ?? mainSide;
   const shares = idle ? tables.sharesWithIdle : tables.sharesWithoutIdle;
-  const exportCsv = (): void => {
-    const sorted = sortRows(rows, columns, sort);
-    save(`framework_op_stats${side ? `-${side.toLowerCase()}` : ""}.csv`, csv(table.columns.map((column) => column.id), sorted));
-  };
   return (
     <>
       {first && (
@@ -110,6 +65,7 @@ export function FrameworkOpsPage({ result }: ToolViewProps) {
           ruledOut={`Times are sums over cores and hosts. ${idle ? "Idle time is a row of its own." : "Idle time is left out."}`}
         />
       )}
+      {advice}
       <section class="panel ranked-pair">
         <RankedBars title={`${shownSide} self time by type`} rows={sharesOf(shares, shownSide, "type", 8)} chosen={search} onChoose={(q) => setQuery({ q })} />
         <RankedBars mono title={`${shownSide} self time by operation`} rows={sharesOf(shares, shownSide, "operation", 8)} chosen={search} onChoose={(q) => setQuery({ q })} />
@@ -123,7 +79,7 @@ export function FrameworkOpsPage({ result }: ToolViewProps) {
             <SearchField label="Find an op or a type" value={search} onInput={(q) => setQuery({ q }, "replace")} />
             <Segmented label="Side" options={[["", "all"], program.length > 0 ? ["Program", "program"] : ["Device", "device"], ["Host", "host"]]} value={side} onChange={(value) => setQuery({ side: value })} />
             <Switch label="Idle" on={idle} onChange={(on) => setQuery({ idle: on ? 1 : null })} />
-            <button type="button" class="button bare" onClick={exportCsv}><Icon name="download" />CSV</button>
+            <CsvButton file={`framework_op_stats${side ? `-${side.toLowerCase()}` : ""}`} header={table.columns.map((column) => column.id)} rows={() => sortRows(rows, columns, sort)} />
           </>
         }
       >

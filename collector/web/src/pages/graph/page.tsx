@@ -24,7 +24,7 @@ const toNode = (program: string, node: string): string => withQuery({ program, n
 const strings = (value: unknown): string[] => (Array.isArray(value) ? value.filter((one): one is string => typeof one === "string") : []);
 const time = (ps: number): string => text(duration(ps / PS_PER_MS));
 
-export function GraphPage({ capture, result: first }: ToolViewProps) {
+export function GraphPage({ capture, tools, result: first, advice }: ToolViewProps) {
   const host = first.scope.hosts[0] ?? null;
   const view = parameter("view") ?? "graph";
   const wanted: Record<string, string> = {};
@@ -59,6 +59,7 @@ export function GraphPage({ capture, result: first }: ToolViewProps) {
   return (
     <>
       {result && textOf(node["name"]) && <Verdict {...verdictOf(node, result)} />}
+      {advice}
       <div class="graph-controls">
         <Combobox
           label="Program"
@@ -85,7 +86,7 @@ export function GraphPage({ capture, result: first }: ToolViewProps) {
       {result?.status === "ok" && (
         <div class="columns">
           <div>{view === "graph" ? <GraphPanel result={result} centre={textOf(node["name"]) ?? ""} /> : <TextPanel result={result} node={textOf(node["name"]) ?? ""} />}</div>
-          <NodeCard capture={capture.id} program={program} node={node} result={result} />
+          <NodeCard capture={capture.id} program={program} node={node} result={result} hasTrace={tools.some((tool) => tool.name === "trace_viewer")} />
         </div>
       )}
     </>
@@ -234,7 +235,7 @@ interface Near extends Spent {
   readonly opcode: string;
 }
 
-function NodeCard({ capture, program, node, result }: { capture: string; program: string; node: Readonly<Record<string, unknown>>; result: ToolResult }) {
+function NodeCard({ capture, program, node, result, hasTrace }: { capture: string; hasTrace: boolean; program: string; node: Readonly<Record<string, unknown>>; result: ToolResult }) {
   const name = textOf(node["name"]) ?? "";
   const spent = spentOf(node);
   const adjacent: Near[] = records(result.result["adjacent"]).map((row) => ({ ...spentOf(row), direction: String(row["direction"]), name: String(row["name"]), opcode: String(row["opcode"]) }));
@@ -252,8 +253,8 @@ function NodeCard({ capture, program, node, result }: { capture: string; program
     ["Called by", strings(node["callers"]).map(link)],
     ["Self time", spent.selfPs === null ? null : time(spent.selfPs)],
     ["Runs", spent.occurrences === null ? null : count(spent.occurrences)],
-    ["Peak FLOPS", spent.flops === null ? null : percent(spent.flops)],
-    ["Memory bandwidth", spent.hbm === null ? null : percent(spent.hbm)],
+    ["FLOPS, of peak", spent.flops === null ? null : percent(spent.flops)],
+    ["Memory bandwidth, of peak", spent.hbm === null ? null : percent(spent.hbm)],
     ["FLOPs of one run", estimate("estimated_flops")],
     ["Bytes of one run", estimate("estimated_bytes")],
     ["Operation", textOf(node["op_name"])],
@@ -268,20 +269,18 @@ function NodeCard({ capture, program, node, result }: { capture: string; program
       <div class="card-foot">
         <a class="button bare" href={elsewhere("op_profile")}>Op profile</a>
         <a class="button bare" href={elsewhere("hlo_stats")}>HLO stats</a>
-        <a class="button bare" href={elsewhere("trace_viewer")}>Trace</a>
+        {hasTrace && <a class="button bare" href={elsewhere("trace_viewer")}>Trace</a>}
       </div>
       {adjacent.length > 0 && (
         <DataTable<Near>
           label="Neighbours"
           columns={[
-            { id: "direction", label: "", value: (row) => row.direction, cell: (row) => row.direction },
+            { id: "direction", label: "Is", value: (row) => row.direction, cell: (row) => row.direction },
             { id: "name", label: "Instruction", class: "bounded", value: (row) => row.name, cell: (row) => link(row.name) },
             { id: "time", label: "Self", numeric: true, value: (row) => row.selfPs, cell: (row) => (row.selfPs === null ? <span class="quiet">none</span> : time(row.selfPs)) },
           ]}
           rows={adjacent}
           rowKey={(row) => `${row.direction} ${row.name}`}
-          sort={[]}
-          onSort={() => undefined}
         />
       )}
     </aside>

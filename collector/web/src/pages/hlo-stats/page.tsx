@@ -3,11 +3,10 @@ import { useMemo } from "preact/hooks";
 
 import type { Cell } from "../../api/types";
 import { NoData, Panel, SearchField, Verdict } from "../../components/basics";
+import { CsvButton } from "../../components/csv-button";
 import { Combobox } from "../../components/combobox";
 import { DataTable, formatSort, parseSort, sortRows } from "../../components/data-table";
-import { Icon } from "../../components/icons";
 import { RankedBars } from "../../components/ranked-bars";
-import { csv, save } from "../../format/csv";
 import { count, duration, percent, text } from "../../format/numbers";
 import { rankBy } from "../../tools/framework-ops";
 import { filterInstructions, hloStats } from "../../tools/hlo-stats";
@@ -21,7 +20,7 @@ type Row = readonly Cell[];
 
 const MOST = 8;
 
-export function HloStatsPage({ capture, result }: ToolViewProps) {
+export function HloStatsPage({ capture, result, advice }: ToolViewProps) {
   const stats = useMemo(() => hloStats(result), [result]);
   const filter = { program: parameter("program") ?? "", category: parameter("category") ?? "", search: parameter("q") ?? "" };
   const rows = useMemo(() => filterInstructions(stats, filter), [stats, filter.program, filter.category, filter.search]);
@@ -52,6 +51,7 @@ export function HloStatsPage({ capture, result }: ToolViewProps) {
           ruledOut={stats.at(longest, "place") === "host_execution" ? "Times are sums over host threads." : "Times are sums over cores and hosts; idle time is left out."}
         />
       )}
+      {advice}
       <div class="pod-controls">
         {stats.programs.length > 1 && <Combobox label="Program" value={filter.program} options={options("All programs", stats.programs)} onChange={(program) => setQuery({ program: program || null })} />}
         <Combobox label="Category" value={filter.category} options={options("All", stats.categories)} onChange={(category) => setQuery({ category: category || null })} />
@@ -66,7 +66,7 @@ export function HloStatsPage({ capture, result }: ToolViewProps) {
         class="grow"
         title="Instructions"
         subtitle={`${count(rows.length)} of ${count(table.rows.length)}`}
-        tools={<button type="button" class="button bare" onClick={() => save("hlo_stats.csv", csv(table.columns.map((column) => column.id), sortRows(rows, columns, sort)))}><Icon name="download" />CSV</button>}
+        tools={<CsvButton file="hlo_stats" header={table.columns.map((column) => column.id)} rows={() => sortRows(rows, columns, sort)} />}
       >
         <DataTable<Row>
           fill

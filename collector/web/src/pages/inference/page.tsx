@@ -1,16 +1,15 @@
 /** Inference: how long requests take and why, how full the batches are, and the requests themselves. */
 import type { Cell, Table } from "../../api/types";
 import { KeyValues, NoData, Panel, Segmented, type TileParts, Tiles, Verdict } from "../../components/basics";
+import { CsvButton } from "../../components/csv-button";
 import { Combobox } from "../../components/combobox";
 import { DataTable, formatSort, parseSort } from "../../components/data-table";
-import { Icon } from "../../components/icons";
+import { resultColumns } from "../../components/result-columns";
 import { StackedColumns, StackTable, WithTable } from "../../components/stacked-columns";
-import { csv, save } from "../../format/csv";
 import { columnDecimals, duration, durationUnit, fixed, percent, plural, significant, text } from "../../format/numbers";
 import { longestPart, type Model, models, ofModel, type Percentile, REQUEST_PARTS, REST } from "../../tools/inference";
 import { fieldsOf } from "../../tools/tables";
 import { parameter, setQuery } from "../../url";
-import { genericColumns } from "../tool/any";
 import type { ToolViewProps } from "../tool/page";
 
 type Row = readonly Cell[];
@@ -48,7 +47,7 @@ function tilesOf(model: Model): TileParts[] {
   ];
 }
 
-export function InferencePage({ result }: ToolViewProps) {
+export function InferencePage({ result, advice }: ToolViewProps) {
   const every = models(result);
   const wanted = parameter("model");
   const model = every.find((one) => one.name === wanted) ?? every[0];
@@ -65,6 +64,7 @@ export function InferencePage({ result }: ToolViewProps) {
         </div>
       )}
       <Tiles tiles={tilesOf(model)} />
+      {advice}
       <div class="columns">
         <div class="stack">
           <LatencyPanel model={model} isSampled={own["is_sampled"] === true} />
@@ -143,16 +143,14 @@ function ResultTable(props: { tool: string; name: string; title: string; subtitl
   const { table } = props;
   if (!table || table.rows.length === 0) return null;
   // What the capture does not say of any row takes no room.
-  const columns = genericColumns(table).filter((_, i) => table.rows.some((row) => row[i] !== null));
+  const columns = resultColumns(table);
   const sortName = `sort.${props.name}`;
   return (
     <Panel
       title={props.title}
       subtitle={[plural(table.rows.length, "row"), props.subtitle].filter(Boolean).join(", ")}
       tools={
-        <button type="button" class="button bare" onClick={() => save(`${props.tool}-${props.name}.csv`, csv(table.columns.map((column) => column.id), table.rows))}>
-          <Icon name="download" />CSV
-        </button>
+        <CsvButton file={`${props.tool}-${props.name}`} header={table.columns.map((column) => column.id)} rows={() => table.rows} />
       }
     >
       <DataTable<Row>

@@ -2,14 +2,13 @@
 import type { Reason } from "../../api/types";
 import { AdviceList } from "../../components/advice-list";
 import { Bar, NoData, Panel, SearchField, Segmented, type TileParts, Tiles, Verdict, type VerdictParts } from "../../components/basics";
+import { CsvButton } from "../../components/csv-button";
 import { DataTable, formatSort, parseSort, type TableColumn } from "../../components/data-table";
-import { Icon } from "../../components/icons";
 import { RangeChart } from "../../components/range-chart";
 import { StackedColumns, StackTable, WithTable } from "../../components/stacked-columns";
-import { csv, save } from "../../format/csv";
 import { columnDecimals, count, duration, durationUnit, fixed, percent, plural, text } from "../../format/numbers";
 import { useShortcuts } from "../../keys";
-import { type CoreInput, HIGHLY_BOUND, type InputOp, type InputPipeline, inputPipeline, type InputStage, longestStage, MODERATELY_BOUND, STAGE_WORTH_ADVICE } from "../../tools/input-pipeline";
+import { coreOfHost, type CoreInput, HIGHLY_BOUND, type InputOp, type InputPipeline, inputPipeline, type InputStage, longestStage, MODERATELY_BOUND, STAGE_WORTH_ADVICE } from "../../tools/input-pipeline";
 import { mean } from "../../tools/steps";
 import { toolPath } from "../../tools/pages";
 import { href, parameter, setQuery } from "../../url";
@@ -139,7 +138,7 @@ function SeriesPanel({ pipeline, hosts }: { pipeline: InputPipeline; hosts: numb
         <>
           <span class="legend-line">{steps.categories.map((category) => <span key={category.id}><i class={`swatch cat-${category.id}`} />{category.short}</span>)}</span>
           <Segmented label="Unit" options={[["ms", "ms"], ["share", "share"]]} value={unit} onChange={(value) => setQuery({ unit: value === "share" ? "share" : null })} />
-          <button type="button" class="icon-button" aria-label="Steps as CSV" title="Steps as CSV" onClick={() => save("input_pipeline_analyzer-series.csv", csv(["step", "step_time_ms", ...steps.categories.map((c) => `${c.id}_ms`), "input_ratio", "least_input_ratio", "most_input_ratio", "waits_longest"], rows()))}><Icon name="download" /></button>
+          <CsvButton label="Steps as CSV" file="input_pipeline_analyzer-series" header={["step", "step_time_ms", ...steps.categories.map((c) => `${c.id}_ms`), "input_ratio", "least_input_ratio", "most_input_ratio", "waits_longest"]} rows={rows} />
         </>
       }
     >
@@ -254,7 +253,7 @@ const opColumns = (ops: readonly InputOp[]): TableColumn<InputOp>[] => {
   const decimals = columnDecimals(ops.map((op) => op.ms));
   const most = Math.max(...ops.map((op) => op.selfRatio), 1e-12);
   return [
-    { id: "operation", label: "Operation", value: (op) => op.name, cell: (op) => <span class="mono" title={op.name}>{op.name}</span>, class: "bounded" },
+    { id: "operation", label: "Operation", value: (op) => op.name, cell: (op) => <span class="mono" title={op.name}>{op.name}</span>, class: "rest" },
     { id: "count", label: "Count", numeric: true, value: (op) => op.count, cell: (op) => count(op.count) },
     { id: "time_ms", label: "Total", unit: "ms", numeric: true, value: (op) => op.ms, cell: (op) => fixed(op.ms, decimals) },
     { id: "time_ratio", label: "Total, share", numeric: true, title: "Of the self time of all input operations; what is nested counts more than once.", value: (op) => op.ratio, cell: (op) => percent(op.ratio) },
@@ -279,7 +278,7 @@ function OpsPanel({ pipeline, reasons }: { pipeline: InputPipeline; reasons: rea
       tools={
         <>
           {pipeline.ops.length > MANY_ROWS && <SearchField label="Find an operation" value={query} onInput={(q) => setQuery({ q: q || null }, "replace")} />}
-          <button type="button" class="button bare" onClick={() => save("input_pipeline_analyzer-host_ops.csv", csv(columns.map((column) => column.id), ops.map((op) => columns.map((column) => column.value(op)))))}><Icon name="download" />CSV</button>
+          <CsvButton file="input_pipeline_analyzer-host_ops" header={columns.map((column) => column.id)} rows={() => ops.map((op) => columns.map((column) => column.value(op)))} />
         </>
       }
     >
@@ -302,7 +301,7 @@ const coreColumns = (pipeline: InputPipeline): TableColumn<CoreInput>[] => {
   const ms = (id: string, label: string, of: (core: CoreInput) => number): TableColumn<CoreInput> => ({ id, label, unit: "ms", numeric: true, value: of, cell: (core) => fixed(of(core), decimals) });
   return [
     { id: "host", label: "Host", value: (core) => core.host },
-    ...(pipeline.hasCores ? [{ id: "core", label: "Core", value: (core: CoreInput) => core.core, cell: (core: CoreInput) => <span class="cut">{core.core}</span> }] : []),
+    ...(pipeline.hasCores ? [{ id: "core", label: "Core", value: (core: CoreInput) => core.core, cell: (core: CoreInput) => <span title={core.core}>{coreOfHost(core)}</span> }] : []),
     { id: "input_ratio", label: "Waiting for input", numeric: true, value: (core) => core.ratio, cell: (core) => <span class="with-bar"><Range least={core.leastRatio / most} value={core.ratio / most} most={core.mostRatio / most} /><span class="bar-number">{percent(core.ratio)}</span></span> },
     { id: "least_input_ratio", label: "Least", numeric: true, value: (core) => core.leastRatio, cell: (core) => percent(core.leastRatio) },
     { id: "most_input_ratio", label: "Most", numeric: true, value: (core) => core.mostRatio, cell: (core) => percent(core.mostRatio) },
@@ -314,13 +313,15 @@ const coreColumns = (pipeline: InputPipeline): TableColumn<CoreInput>[] => {
   ];
 };
 
+const RANGE = 72;
+
 /** From the least to the most of the steps, the mean marked. */
 function Range({ least, value, most }: { least: number; value: number; most: number }) {
   return (
-    <svg class="range-bar" width="90" height="12" aria-hidden="true">
-      <rect class="ground" width="90" height="12" rx="2" />
-      <rect class="span" x={least * 90} width={Math.max((most - least) * 90, 2)} y="3" height="6" rx="2" />
-      <rect class="mark" x={Math.min(value * 90, 88)} width="2" height="12" />
+    <svg class="range-bar" width={RANGE} height="12" aria-hidden="true">
+      <rect class="ground" width={RANGE} height="12" rx="2" />
+      <rect class="span" x={least * RANGE} width={Math.max((most - least) * RANGE, 2)} y="3" height="6" rx="2" />
+      <rect class="mark" x={Math.min(value * RANGE, RANGE - 2)} width="2" height="12" />
     </svg>
   );
 }
@@ -334,7 +335,7 @@ function CoresPanel({ pipeline }: { pipeline: InputPipeline }) {
     <Panel
       title={pipeline.hasCores ? "By core" : "By host"}
       subtitle={`${plural(pipeline.coreCount, what)}${listed < pipeline.coreCount ? `, the ${count(listed)} that wait longest` : ""}; the bar spans the steps`}
-      tools={<button type="button" class="button bare" onClick={() => save("input_pipeline_analyzer-cores.csv", csv(columns.map((column) => column.id), pipeline.cores.map((core) => columns.map((column) => column.value(core)))))}><Icon name="download" />CSV</button>}
+      tools={<CsvButton file="input_pipeline_analyzer-cores" header={columns.map((column) => column.id)} rows={() => pipeline.cores.map((core) => columns.map((column) => column.value(core)))} />}
     >
       <DataTable<CoreInput>
         label={pipeline.hasCores ? "Cores" : "Hosts"}

@@ -2,9 +2,10 @@
 import { api } from "../../api/client";
 import { useResource } from "../../api/resource";
 import type { ToolResult } from "../../api/types";
-import { Bar, Failure, NoData, Panel, Segmented, Tiles, Verdict } from "../../components/basics";
-import { LevelChart } from "../../components/level-chart";
-import { fixed, memory, percent, plural, text, traceTime } from "../../format/numbers";
+import { Bar, Failure, NoData, Panel, Tiles, Verdict } from "../../components/basics";
+import { Combobox } from "../../components/combobox";
+import { LevelChart, type LevelPoint } from "../../components/level-chart";
+import { fixed, memory, percent, plural, significant, text, traceTime } from "../../format/numbers";
 import { timelinePoints } from "../../tools/memory";
 import { fieldsOf, isTable, numberOf, records, textOf } from "../../tools/tables";
 import { parameter, setQuery } from "../../url";
@@ -14,7 +15,10 @@ import type { ToolViewProps } from "../tool/page";
 const POINTS = "600";
 const DETAILS = ["to_shrink", "survivors", "growth", "shortages"] as const;
 
-export function MemoryProfilePage({ capture, result }: ToolViewProps) {
+/** Whether a moment is in the part of the timeline that is shown. */
+const isWithin = (ms: number, points: readonly LevelPoint[]): boolean => ms >= (points[0]?.x ?? Infinity) && ms <= (points.at(-1)?.x ?? -Infinity);
+
+export function MemoryProfilePage({ capture, result, advice }: ToolViewProps) {
   const host = result.scope.hosts[0] ?? null;
   const allocators = records(result.result["allocators"]);
   const name = parameter("allocator") ?? textOf(allocators.reduce<Record<string, unknown>>((a, b) => ((numberOf(b["peak_bytes"]) ?? 0) > (numberOf(a["peak_bytes"]) ?? -1) ? b : a), {})["allocator"]) ?? "";
@@ -46,7 +50,7 @@ export function MemoryProfilePage({ capture, result }: ToolViewProps) {
       <Shortage result={result} />
       {allocators.length > 1 && (
         <div class="pod-controls">
-          <Segmented label="Allocator" options={allocators.map((one) => [String(one["allocator"]), String(one["allocator"])] as const)} value={name} onChange={(value) => setQuery({ allocator: value, from: null, to: null, at: null })} />
+          <Combobox label="Allocator" value={name} options={allocators.map((one) => ({ value: String(one["allocator"]), text: String(one["allocator"]), note: text(memory(numberOf(one["peak_bytes"]) ?? 0)) }))} onChange={(value) => setQuery({ allocator: value, from: null, to: null, at: null })} />
         </div>
       )}
       <Tiles
@@ -59,6 +63,7 @@ export function MemoryProfilePage({ capture, result }: ToolViewProps) {
           { label: "Events", value: { value: String(figure("allocations") + figure("deallocations")), unit: "" }, context: `${figure("allocations")} made, ${figure("deallocations")} freed` },
         ]}
       />
+      {advice}
       <Panel
         title="Memory in use"
         subtitle="most and, dashed, least of every moment; drag to zoom, click to see what was in use"
@@ -71,8 +76,9 @@ export function MemoryProfilePage({ capture, result }: ToolViewProps) {
           sentence={`Memory in use by ${name} over ${plural(points.length, "moment")}: at most ${text(memory(figure("peak_bytes")))}.`}
           caption="Time in the capture"
           formatX={(x) => traceTime(x)}
+          formatTick={(x) => `${significant(x, 4).replace(/\.0+$/, "")} ms`}
           limit={{ value: figure("capacity_bytes"), label: `capacity ${text(memory(figure("capacity_bytes")))}` }}
-          peak={points.some((point) => point.most === figure("peak_bytes")) ? { x: points.find((point) => point.most === figure("peak_bytes"))?.x ?? 0, value: figure("peak_bytes") } : null}
+          peak={isWithin(figure("peak_time_ms"), points) ? { x: figure("peak_time_ms"), value: figure("peak_bytes") } : null}
           strip="fragmentation"
           mark={moment ? numberOf(moment["time_ms"]) : null}
           onPick={(x) => setQuery({ at: x.toFixed(6) }, "replace")}

@@ -5,12 +5,12 @@ import { api } from "../../api/client";
 import { useResource } from "../../api/resource";
 import type { ToolResult } from "../../api/types";
 import { Bar, Failure, KeyValues, Loading, NoData, Panel, SearchField, Segmented, Tiles, Verdict } from "../../components/basics";
+import { CsvButton } from "../../components/csv-button";
 import { Combobox } from "../../components/combobox";
 import { DataTable } from "../../components/data-table";
 import { Icon } from "../../components/icons";
 import { LevelChart } from "../../components/level-chart";
 import { useWidth } from "../../components/use-width";
-import { csv, save } from "../../format/csv";
 import { count, fixed, memory, percent, plural, text } from "../../format/numbers";
 import { bufferOf, type BufferOrder, figures, heapPoints, padding, type PeakBuffer, peakBuffers } from "../../tools/memory";
 import { isTable, numberOf, records, textOf } from "../../tools/tables";
@@ -19,7 +19,7 @@ import type { ToolViewProps } from "../tool/page";
 
 const ORDERS: readonly (readonly [BufferOrder, string])[] = [["size", "By size"], ["program", "Program order"], ["padding", "By padding"]];
 
-export function MemoryViewerPage({ capture, result: first }: ToolViewProps) {
+export function MemoryViewerPage({ capture, result: first, advice }: ToolViewProps) {
   const host = first.scope.hosts[0] ?? null;
   const wanted: Record<string, string> = {};
   const [program, space] = [parameter("program"), parameter("space")];
@@ -53,6 +53,7 @@ export function MemoryViewerPage({ capture, result: first }: ToolViewProps) {
         <SearchField label="Buffer, op or source" value={parameter("q") ?? ""} onInput={(q) => setQuery({ q: q || null }, "replace")} />
       </div>
       {error ? <Failure error={error} retry={loaded.reload} /> : result ? <Shown result={result} /> : <Loading what="Replaying the heap" />}
+      {advice}
     </>
   );
 }
@@ -97,14 +98,14 @@ function Shown({ result }: { result: ToolResult }) {
             sentence={`The heap over ${plural(points.length, "position")}: at most ${text(memory(peak))}.`}
             caption="Heap event, program order"
             formatX={(x) => count(Math.round(x))}
-            peak={{ x: figure("peak_position") ?? 0, value: peak }}
+            peak={{ x: points.reduce((most, point) => (point.most > most.most ? point : most)).x, value: peak }}
             span={chosen && chosen.begin !== null && chosen.end !== null ? { begin: chosen.begin, end: chosen.end, label: `${chosen.name} lives ${chosen.begin} to ${chosen.end}` } : null}
           />
         </Panel>
       ) : (
         <section class="panel"><NoData reasons={[]} fallback="The compiler recorded no heap trace for this memory space." /></section>
       )}
-      <div class="columns">
+      <div class={isTable(result.result["blocks"]) && result.result["blocks"].rows.length > 0 ? "columns" : "stack"}>
         <div class="stack"><BufferMap result={result} chosen={chosen?.id ?? null} /></div>
         <div class="stack">{chosen ? <Card buffer={chosen} peak={peak} /> : <Categories result={result} />}</div>
       </div>
@@ -114,9 +115,7 @@ function Shown({ result }: { result: ToolResult }) {
         tools={
           <>
             <Segmented label="Order" options={ORDERS} value={order} onChange={(value) => setQuery({ order: value === "size" ? null : value })} />
-            <button type="button" class="button bare" onClick={() => save("memory_viewer-peak_buffers.csv", csv(["buffer", "shape", "category", "size_bytes", "unpadded_bytes", "op_name", "source"], rows.map((row) => [row.name, row.shape, row.category, row.bytes, row.unpadded, row.op, row.source])))}>
-              <Icon name="download" />CSV
-            </button>
+            <CsvButton file="memory_viewer-peak_buffers" header={["buffer", "shape", "category", "size_bytes", "unpadded_bytes", "op_name", "source"]} rows={() => rows.map((row) => [row.name, row.shape, row.category, row.bytes, row.unpadded, row.op, row.source])} />
           </>
         }
       >
@@ -124,17 +123,15 @@ function Shown({ result }: { result: ToolResult }) {
           label="Buffers at the peak"
           rows={rows}
           rowKey={(row) => String(row.order)}
-          sort={[]}
-          onSort={() => undefined}
           selected={chosen ? String(chosen.order) : null}
           onSelect={(row: PeakBuffer) => row.id !== null && setQuery({ buffer: row.id === chosen?.id ? null : row.id })}
           columns={[
-            { id: "buffer", label: "Buffer", value: (row) => row.name, cell: (row) => <span class="mono" title={row.name}>{row.name}</span>, class: "bounded" },
-            { id: "shape", label: "Shape", value: (row) => row.shape, cell: (row) => <span class="mono quiet" title={row.shape}>{row.shape}</span>, class: "bounded" },
+            { id: "buffer", label: "Buffer", value: (row) => row.name, cell: (row) => <span class="mono" title={row.name}>{row.name}</span>, class: "rest" },
+            { id: "shape", label: "Shape", value: (row) => row.shape, cell: (row) => <span class="mono quiet" title={row.shape}>{row.shape}</span>, class: "rest" },
             { id: "category", label: "Group", value: (row) => row.category },
             { id: "size", label: "Size", numeric: true, value: (row) => row.bytes, cell: (row) => <span class="with-bar"><Bar ratio={row.bytes / Math.max(largest?.bytes ?? 1, 1)} /><span class="bar-number">{text(memory(row.bytes))}</span></span> },
             { id: "padding", label: "Padding", numeric: true, value: padding, cell: (row) => (row.unpadded === null ? <span class="quiet">none</span> : percent(padding(row) / Math.max(row.bytes, 1))) },
-            { id: "op", label: "Framework op", value: (row) => row.op, class: "bounded" },
+            { id: "op", label: "Framework op", value: (row) => row.op, cell: (row) => <span title={row.op}>{row.op}</span>, class: "rest" },
             { id: "live", label: "Live", numeric: true, value: (row) => row.begin, cell: (row) => (row.begin === null ? "all" : `${count(row.begin)} to ${count(row.end ?? 0)}`) },
           ]}
         />

@@ -1,9 +1,11 @@
 /** All that is known of one node of the op profile. */
+import { kernelUrl } from "../../api/client";
 import type { Capture } from "../../api/types";
 import { Badge, Bar, IconButton, KeyValues } from "../../components/basics";
 import { bandwidth, duration, fixed, flops, percent, type Quantity, text } from "../../format/numbers";
 import { band, type OpNode } from "../../tools/op-profile";
 import { instructionPath, toolPath } from "../../tools/pages";
+import { boundWords } from "../../tools/roofline";
 import { numberOf, textOf } from "../../tools/tables";
 import { href, parameter, setQuery } from "../../url";
 
@@ -18,7 +20,7 @@ function Use(props: { label: string; ratio: number | null; rate: Quantity | null
   );
 }
 
-export function NodeCard({ capture, node }: { capture: Capture; node: OpNode }) {
+export function NodeCard({ capture, node, hasTrace }: { capture: Capture; node: OpNode; hasTrace: boolean }) {
   const own = (name: string): string | null => textOf(node.fields[name]);
   const rate = (name: string, format: (value: number) => Quantity): Quantity | null => {
     const value = numberOf(node.fields[name]);
@@ -106,7 +108,10 @@ export function NodeCard({ capture, node }: { capture: Capture; node: OpNode }) 
         </section>
       )}
       <footer class="card-foot">
-        <a class="button" href={href(toolPath(capture.id, "trace_viewer"), { host, q: instruction })}>Trace</a>
+        {hasTrace && <a class="button" href={href(toolPath(capture.id, "trace_viewer"), { host, q: instruction })}>Trace</a>}
+        {category === "custom-call" && program !== null && (
+          <a class="button" href={kernelUrl(capture.id, host, program, instruction)} target="_blank" rel="noopener">Kernel</a>
+        )}
         <a class="button" href={href(toolPath(capture.id, "hlo_stats"), { host, q: instruction, program })}>HLO stats</a>
         <a class="button" href={href(toolPath(capture.id, "roofline_model"), { host, q: instruction, program })}>Roofline</a>
       </footer>
@@ -128,5 +133,5 @@ function sentence(node: OpNode): string {
   const intensity = numberOf(node.fields["operational_intensity_flops_per_byte"]);
   const wasted = node.wasted === null ? "" : ` ${percent(node.wasted)} of the time is wasted here: better use of the chip could save at most that.`;
   const perByte = intensity === null ? "" : ` ${fixed(intensity, intensity < 10 ? 2 : 0)} FLOP per byte.`;
-  return (bound ? `Bound by ${bound}.` : "What bounds it is not known.") + perByte + wasted;
+  return (bound ? `Bound by ${boundWords(bound)}.` : "What bounds it is not known.") + perByte + wasted;
 }

@@ -4,9 +4,9 @@ import { useMemo, useState } from "preact/hooks";
 import { api } from "../../api/client";
 import { useResource } from "../../api/resource";
 import { Bar, Failure, Loading, NoData, SearchField, Segmented, Switch, Verdict } from "../../components/basics";
+import { CsvButton } from "../../components/csv-button";
 import { Combobox } from "../../components/combobox";
 import { Icon } from "../../components/icons";
-import { csv, save } from "../../format/csv";
 import { bandwidth, change, columnDecimals, count, duration, durationUnit, fixed, flops, percent, plural, type Quantity, signed, text } from "../../format/numbers";
 import { byChange, changeClass, type Changes, changesOf, type NodeChange } from "../../tools/op-changes";
 import { band, furtherChildren, operationNamed, type OpNode, type OpProfile, opProfile, programsOf, type Row, rowsInView, worst } from "../../tools/op-profile";
@@ -41,6 +41,7 @@ export function OpProfilePage(props: ToolViewProps) {
   return (
     <>
       {result && <Answer profile={opProfile(result)} />}
+      {props.advice}
       <Controls group={group} result={result} capture={capture} />
       {compared.error.value && <Failure error={compared.error.value} retry={compared.reload} />}
       {base && compared.value.value?.status === "not_comparable" && <section class="panel"><NoData reasons={compared.value.value.reasons} fallback="The captures cannot be compared." /></section>}
@@ -69,10 +70,7 @@ function Compared({ changes, base, capture, basis }: { changes: Changes; base: s
 }
 
 function Controls({ group, result, capture }: { group: Group; result: ToolViewProps["result"] | null; capture: ToolViewProps["capture"] }) {
-  const download = (): void => {
-    const table = fieldsOf(result?.result)["nodes"];
-    if (isTable(table)) save(`op_profile-${group}.csv`, csv(table.columns.map((column) => column.id), table.rows));
-  };
+  const table = fieldsOf(result?.result)["nodes"];
   const programs = result ? programsOf(opProfile(result)) : [];
   const program = parameter("program") ?? "";
   return (
@@ -87,13 +85,13 @@ function Controls({ group, result, capture }: { group: Group; result: ToolViewPr
       <Switch label="Hide idle" on={parameter("idle") !== "1"} onChange={(on) => setQuery({ idle: on ? null : 1 })} />
       <Switch label="Top 90% only" on={parameter("top") === "1"} onChange={(on) => setQuery({ top: on ? 1 : null })} />
       <span class="spring" />
-      <SearchField wide label="Op, framework name or source" value={parameter("q") ?? ""} onInput={(q) => setQuery({ q }, "replace")} />
-      <button type="button" class="button bare" onClick={download}><Icon name="download" />CSV</button>
+      <SearchField label="Op, framework name or source" placeholder="Find an op" value={parameter("q") ?? ""} onInput={(q) => setQuery({ q }, "replace")} />
+      {isTable(table) && <CsvButton file={`op_profile-${group}`} header={table.columns.map((column) => column.id)} rows={() => table.rows} />}
     </div>
   );
 }
 
-function Tree({ capture, result, asked, changes }: ToolViewProps & { asked: Readonly<Record<string, string>>; changes: Changes | null }) {
+function Tree({ capture, tools, result, asked, changes }: ToolViewProps & { asked: Readonly<Record<string, string>>; changes: Changes | null }) {
   const profile = useMemo(() => opProfile(result), [result]);
   const [toggled, setToggled] = useState<ReadonlySet<string>>(new Set());
   const [whole, setWhole] = useState<ReadonlySet<string>>(new Set());
@@ -179,7 +177,7 @@ function Tree({ capture, result, asked, changes }: ToolViewProps & { asked: Read
           {nodes.length === 0 && <p class="table-empty">No op matches.</p>}
         </div>
       </section>
-      <NodeCard capture={capture} node={pinned} />
+      <NodeCard capture={capture} node={pinned} hasTrace={tools.some((tool) => tool.name === "trace_viewer")} />
     </div>
   );
 }

@@ -2,17 +2,18 @@
 import type { Cell, ToolResult } from "../../api/types";
 import { Panel } from "../../components/basics";
 import { DataTable, formatSort, parseSort } from "../../components/data-table";
+import { resultColumns } from "../../components/result-columns";
 import { plural } from "../../format/numbers";
-import { isTable } from "../../tools/tables";
+import { isTable, records } from "../../tools/tables";
 import { parameter, setQuery } from "../../url";
-import { genericColumns } from "../tool/any";
 
 type Row = readonly Cell[];
 
 export function HostsPanel({ result }: { result: ToolResult }) {
   const table = result.result["hosts"];
   if (!isTable(table) || table.rows.length < 2) return null;
-  const columns = genericColumns(table).filter((_, at) => table.rows.some((row) => row[at] !== null));
+  const isNamedTwice = records(table).every((row) => row["host"] === row["host_name"]);
+  const columns = resultColumns(table, isNamedTwice ? { hidden: /^host_name$/ } : {});
   return (
     <Panel title="Hosts" subtitle={plural(table.rows.length, "host")}>
       <DataTable<Row>

@@ -1,16 +1,15 @@
 /** The overview: what bounds a step, the figures it rests on, the steps, what to do first. */
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 
 import type { Reason } from "../../api/types";
 import { AdviceList } from "../../components/advice-list";
 import { Bar, KeyValues, NoData, Panel, Segmented, type TileParts, Tiles, Verdict } from "../../components/basics";
-import { Icon } from "../../components/icons";
+import { CsvButton } from "../../components/csv-button";
 import { StackedColumns, StackTable, WithTable } from "../../components/stacked-columns";
-import { csv, save } from "../../format/csv";
 import { columnDecimals, count, duration, fixed, flops, percent, plural, text } from "../../format/numbers";
 import { type CategoryShare, categoryShares, overviewSteps, topOps, topOpsPlace } from "../../tools/overview";
 import { deviation, mean, type StepTable } from "../../tools/steps";
-import { lateHosts } from "../../tools/pod";
+import { doWait, lateHosts } from "../../tools/pod";
 import { fieldsOf, numberOf, textOf } from "../../tools/tables";
 import { toolPath } from "../../tools/pages";
 import { href, parameter, setQuery } from "../../url";
@@ -49,11 +48,12 @@ function useVerdict(props: ToolViewProps, steps: StepTable, shares: readonly Cat
     input && bound?.category.id !== "input" ? `Input takes ${percent(input.ratio)} of step time.` : "",
     `${plural(steps.rows.length, "complete step")} on ${plural(result.scope.hosts.length, "host")}.`,
   ].join(" ");
-  const clause = slow ? `${slow} holds the others back.` : bound ? (BOUND_WORDS[bound.category.id] ?? "") : "Steps measured.";
+  const waits = late === undefined || doWait(result);
+  const clause = slow ? `${slow} ${waits ? "holds the others back" : "is slower than the others"}.` : bound ? (BOUND_WORDS[bound.category.id] ?? "") : "Steps measured.";
   const sentence = (
     <>
       {bound ? `${percent(bound.ratio)} of each ${text(duration(stepMs))} step is ${bound.category.label.toLowerCase()}` : `A step takes ${text(duration(stepMs))}`}
-      {slow ? <>, and the hosts wait for <a href={to}>{slow}</a>{late?.latenessMs != null && `, which is ${text(duration(late.latenessMs, 3))} late in a typical step`}.</> : "."}
+      {slow ? <>{waits ? ", and the hosts wait for " : "; "}<a href={to}>{slow}</a>{late?.latenessMs != null && `${waits ? ", which is" : " is"} ${text(duration(late.latenessMs, 3))} late in a typical step`}{late?.latenessMs == null && !waits && " is late"}.</> : "."}
     </>
   );
   return { tone: slow || (bound && bound.category.id !== "compute") ? ("warn" as const) : ("ok" as const), clause, sentence, ruledOut };
@@ -98,7 +98,7 @@ function tilesOf(props: ToolViewProps, steps: StepTable): TileParts[] {
 
 export function OverviewPage(props: ToolViewProps) {
   const { result, capture } = props;
-  const { steps, cut } = overviewSteps(result);
+  const { steps, cut } = useMemo(() => overviewSteps(result), [result]);
   const shares = categoryShares(steps);
   const verdict = useVerdict(props, steps, shares);
   const hasSteps = steps.rows.length > 0;
@@ -145,8 +145,6 @@ function StepPanel({ steps, cut, shares, hosts }: { steps: StepTable; cut: numbe
   const longest = steps.rows.reduce((a, b) => (b.totalMs > a.totalMs ? b : a));
   const odd = longest.totalMs > average + 3 * deviation(totals) && unit === "ms";
   const unitWord = unit === "share" ? "%" : "ms";
-  const saveSteps = (): void =>
-    save("overview_page-steps.csv", csv(["step", "total_ms", ...steps.categories.map((c) => `${c.id}_ms`)], steps.rows.map((row) => [row.step, row.totalMs, ...steps.categories.map((c) => row.parts.get(c.id) ?? 0)])));
   return (
     <Panel
       title="Step time by category"
@@ -154,7 +152,12 @@ function StepPanel({ steps, cut, shares, hosts }: { steps: StepTable; cut: numbe
       tools={
         <>
           <Segmented label="Unit" options={[["ms", "ms"], ["share", "share"]]} value={unit} onChange={(value) => setQuery({ unit: value === "share" ? "share" : null })} />
-          <button type="button" class="icon-button" aria-label="Steps as CSV" title="Steps as CSV" onClick={saveSteps}><Icon name="download" /></button>
+          <CsvButton
+            label="Steps as CSV"
+            file="overview_page-steps"
+            header={["step", "total_ms", ...steps.categories.map((c) => `${c.id}_ms`)]}
+            rows={() => steps.rows.map((row) => [row.step, row.totalMs, ...steps.categories.map((c) => row.parts.get(c.id) ?? 0)])}
+          />
         </>
       }
     >
@@ -244,7 +247,7 @@ function TopOps({ result, capture }: ToolViewProps) {
               {ops.map((op, i) => (
                 <tr key={`${i}-${op.name}`}>
                   <td class="num quiet">{i + 1}</td>
-                  <td class="op-name"><a class="mono" href={href(to, { q: op.name })} title={op.name}>{op.name}</a></td>
+                  <td class="op-name rest"><a class="mono" href={href(to, { q: op.name })} title={op.name}>{op.name}</a></td>
                   <td>{op.category}</td>
                   <td class="num">{op.selfRatio !== null && <span class="with-bar"><Bar ratio={largest > 0 ? op.selfRatio / largest : 0} /><span class="bar-number">{percent(op.selfRatio)}</span></span>}</td>
                   <td class="num quiet">{op.cumulativeRatio !== null && percent(op.cumulativeRatio)}</td>

@@ -8,7 +8,7 @@ import { change, percent, plural, shortNames } from "../../format/numbers";
 import { deviceGrid, gridKey, overMedian, type PodSteps } from "../../tools/pod";
 import { parameter, setQuery } from "../../url";
 
-export const MAX_GRID_HOSTS = 64;
+const MAX_GRID_HOSTS = 64;
 const OWN = "own";
 const QUIET_RATIO = 0.06;
 
@@ -71,6 +71,7 @@ export function DevicesPanel(props: { result: ToolResult; pod: PodSteps; step: s
             rows={grid.hosts}
             names={names}
             columns={grid.columns}
+            columnWord="chip"
             hottest={hottest}
             sentence={`${plural(grid.cores.size, "device")} of ${plural(grid.hosts.length, "host")} at step ${step}: ${what}, at most ${words(hottest)}.`}
             cell={(row, column) => {

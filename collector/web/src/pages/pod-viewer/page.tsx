@@ -1,18 +1,19 @@
 /** The pod viewer: who is late, in which steps, and with what. */
 import type { ComponentChildren } from "preact";
+import { useMemo } from "preact/hooks";
 
 import { api } from "../../api/client";
 import { useResource } from "../../api/resource";
 import { NoData, Panel, SearchField, Segmented, Verdict, type VerdictParts } from "../../components/basics";
+import { CsvButton } from "../../components/csv-button";
 import { Combobox } from "../../components/combobox";
 import { HeatCells, HeatMatrix, HeatScale } from "../../components/heat-map";
 import { Icon } from "../../components/icons";
 import { StackedColumns, StackTable, WithTable } from "../../components/stacked-columns";
-import { csv, save } from "../../format/csv";
-import { change, columnDecimals, count, duration, fixed, ofTotal, percent, plural, shortNames, text } from "../../format/numbers";
+import { byName, change, columnDecimals, count, duration, fixed, ofTotal, percent, plural, shortNames, text } from "../../format/numbers";
 import { useShortcuts } from "../../keys";
 import { CATEGORIES, type Category } from "../../tools/categories";
-import { type LateHost, lateHosts, overMedian, podSteps, type PodSteps, type Unit } from "../../tools/pod";
+import { doWait, type LateHost, lateHosts, overMedian, ownMeans, podSteps, type PodSteps, type Unit } from "../../tools/pod";
 import { mean, median } from "../../tools/steps";
 import { parameter, setQuery, withQuery } from "../../url";
 import type { ToolViewProps } from "../tool/page";
@@ -30,13 +31,13 @@ function podOrder(categories: readonly Category[]): Category[] {
   return CATEGORIES.filter((c) => categories.includes(c) && !last.includes(c.id)).concat(categories.filter((c) => c.id === "collective"), categories.filter((c) => c.id === "idle"));
 }
 
-function verdictOf(late: readonly LateHost[], pod: PodSteps): VerdictParts {
+function verdictOf(late: readonly LateHost[], pod: PodSteps, waits: boolean): VerdictParts {
   const steps = plural(pod.stepCount, "step");
   const worst = late[0];
   const hosts = pod.hosts.length;
   if (!worst) {
     if (hosts < 2) return { tone: "info", clause: "One host.", sentence: `Its ${steps} are below; a late host shows only against others.` };
-    const means = pod.hosts.map((host) => mean(pod.steps.flatMap((step) => pod.units.get(step)?.filter((unit) => unit.host === host).map((unit) => unit.ownMs) ?? [])));
+    const means = [...ownMeans(pod).values()];
     const spread = Math.max(...means) / Math.max(median(means), 1e-12) - 1;
     return {
       tone: "ok",
@@ -45,30 +46,33 @@ function verdictOf(late: readonly LateHost[], pod: PodSteps): VerdictParts {
       ruledOut: "Own work is step time less time in collectives: step times are equal because collectives synchronise hosts.",
     };
   }
-  const own = mean(pod.steps.flatMap((step) => pod.units.get(step)?.filter((unit) => unit.host === worst.host).map((unit) => unit.ownMs) ?? []));
+  const own = ownMeans(pod).get(worst.host) ?? 0;
   const middle = mean(pod.steps.map((step) => median(pod.units.get(step)?.map((unit) => unit.ownMs) ?? [])));
   const later = worst.latenessMs ?? own - middle;
   const link = <a href={withQuery({ host: worst.host })}>{worst.host}</a>;
   const persistence = worst.persistenceRatio === null ? "" : ` It is late in ${ofTotal(Math.round(worst.persistenceRatio * pod.stepCount), pod.stepCount)} steps.`;
-  const clause = late.length > 1 ? `${late.length} of ${count(hosts)} hosts hold the others back.` : `${worst.host} holds the others back.`;
+  const [one, several] = waits ? ["holds the others back", "hold the others back"] : ["is slower than the others", "are slower than the others"];
+  const clause = late.length > 1 ? `${late.length} of ${count(hosts)} hosts ${several}.` : `${worst.host} ${one}.`;
   return {
     tone: "warn",
     clause,
     sentence: (
       <>
-        {late.length > 1 ? <>The worst, {link}, is</> : <>It is</>} {text(duration(later, 3))} late in a typical step, so {plural(Math.max(hosts - late.length, 1), "host")} wait for it in collectives.
+        {late.length > 1 ? <>The worst, {link}, is</> : <>It is</>} {text(duration(later, 3))} late in a typical step{waits ? `, so ${plural(Math.max(hosts - late.length, 1), "host")} wait for it in collectives.` : "; no collective makes the others wait for it."}
       </>
     ),
     ruledOut: `${worst.evidence[0] ? worst.evidence[0].charAt(0).toUpperCase() + worst.evidence[0].slice(1) + "." : `Its own work takes ${text(duration(own))} against a median of ${text(duration(middle))}.`}${persistence}`,
   };
 }
 
-export function PodViewerPage({ result, capture }: ToolViewProps) {
+export function PodViewerPage({ result, capture, advice }: ToolViewProps) {
   // The verdict is over all steps; of many steps of many cores some are listed at a time.
   const from = parameter("from");
   const other = useResource(from === null ? null : `${capture.id} pod_viewer ${from}`, (abort) => api.tool(capture.id, "pod_viewer", null, abort, { first_step: from ?? "0" }));
-  const pod = podSteps((from !== null && other.value.value) || result);
-  const late = lateHosts(result);
+  const listed = (from !== null && other.value.value) || result;
+  // Reading tens of thousands of rows again for every step that is walked is felt.
+  const pod = useMemo(() => podSteps(listed), [listed]);
+  const late = useMemo(() => lateHosts(result), [result]);
   const first = pod.steps[0];
   const wantedStep = parameter("step");
   const step = wantedStep !== null && pod.units.has(wantedStep) ? wantedStep : (first ?? "");
@@ -90,7 +94,7 @@ export function PodViewerPage({ result, capture }: ToolViewProps) {
   const byCore = parameter("by") === "core";
   const units = (byCore ? pod.cores : pod.units).get(step) ?? [];
   const host = parameter("host") ?? late[0]?.host ?? slowest(pod.units.get(step) ?? [])?.host ?? null;
-  const verdict = verdictOf(late, pod);
+  const verdict = verdictOf(late, pod, doWait(result));
   const hasCores = [...pod.cores.values()].some((cores) => cores.length > (pod.hosts.length || 1));
   return (
     <>
@@ -122,6 +126,7 @@ export function PodViewerPage({ result, capture }: ToolViewProps) {
         <div class="stack">
           {units.length > MAX_COLUMNS && <Outliers units={pod.units.get(step) ?? []} host={host} />}
           {host !== null && <HostCard capture={capture} pod={pod} step={step} host={host} late={late.find((candidate) => candidate.host === host) ?? null} />}
+          {advice}
         </div>
       </div>
     </>
@@ -183,7 +188,7 @@ function Scrubber({ pod, step }: { pod: PodSteps; step: string }) {
 
 function sorted(units: readonly Unit[]): Unit[] {
   const order = parameter("order");
-  if (order === "name") return [...units].sort((a, b) => a.key.localeCompare(b.key, "en", { numeric: true }));
+  if (order === "name") return [...units].sort((a, b) => byName(a.key, b.key));
   return [...units].sort(order === "total" ? (a, b) => b.totalMs - a.totalMs : (a, b) => b.ownMs - a.ownMs);
 }
 
@@ -239,7 +244,7 @@ function Matrix({ pod, step, host, late }: { pod: PodSteps; step: string; host: 
   const steps = pod.steps.slice(0, MAX_MATRIX_STEPS);
   const values = new Map(steps.map((name) => [name, overMedian(pod.units.get(name) ?? [])]));
   const hottest = Math.max(OUTLIER_RATIO, ...[...values.values()].flatMap((row) => [...row.values()]));
-  const hosts = [...pod.hosts].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+  const hosts = [...pod.hosts].sort(byName);
   const rows = (): (string | number | null)[][] => hosts.map((name) => [name, ...steps.map((at) => values.get(at)?.get(name) ?? null)]);
   return (
     <Panel
@@ -248,7 +253,7 @@ function Matrix({ pod, step, host, late }: { pod: PodSteps; step: string; host: 
       tools={
         <>
           <HeatScale low="0%" high={change(hottest)} />
-          <button type="button" class="icon-button" aria-label="Host by step as CSV" title="Host by step as CSV" onClick={() => save("pod_viewer-own-work.csv", csv(["host", ...steps], rows()))}><Icon name="download" /></button>
+          <CsvButton label="Host by step as CSV" file="pod_viewer-own-work" header={["host", ...steps]} rows={rows} />
         </>
       }
     >
@@ -273,6 +278,7 @@ function Matrix({ pod, step, host, late }: { pod: PodSteps; step: string; host: 
             rows={hosts}
             names={shortNames(hosts)}
             columns={steps}
+            columnWord="step"
             hottest={hottest}
             sentence={`Own work of ${plural(hosts.length, "host")} over ${plural(steps.length, "step")} against each step's median, at most ${change(hottest)}.`}
             cell={(row, column) => {
@@ -293,7 +299,7 @@ function Matrix({ pod, step, host, late }: { pod: PodSteps; step: string; host: 
 
 function Many({ units, step, host, late, byCore }: { units: readonly Unit[]; step: string; host: string | null; late: readonly LateHost[]; byCore: boolean }) {
   const over = overMedian(units);
-  const ordered = [...units].sort((a, b) => a.key.localeCompare(b.key, "en", { numeric: true }));
+  const ordered = [...units].sort((a, b) => byName(a.key, b.key));
   const hottest = Math.max(OUTLIER_RATIO, ...over.values());
   const lateNames = new Set(late.map((candidate) => candidate.host));
   const outlined = new Set(ordered.filter((unit) => lateNames.has(unit.host) || (over.get(unit.key) ?? 0) > OUTLIER_RATIO).map((unit) => unit.key));

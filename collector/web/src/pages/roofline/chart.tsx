@@ -3,7 +3,7 @@ import { useRef, useState } from "preact/hooks";
 
 import { useWidth } from "../../components/use-width";
 import { flops, percent, significant, text } from "../../format/numbers";
-import { ceilingLine, drawable, planeOf, type Point, type Region, type Roofline } from "../../tools/roofline";
+import { boundWords, ceilingLine, drawable, planeOf, type Point, type Region, type Roofline } from "../../tools/roofline";
 
 const HEIGHT = 380;
 const LEFT = 86;
@@ -93,7 +93,7 @@ export function RooflineChart(props: {
                 {ceiling.ridge > 0 && model.peakFlops && (
                   <g>
                     <circle class="ceiling" cx={x(ceiling.ridge)} cy={y(model.peakFlops)} r={2.5} />
-                    <text class="label" x={x(ceiling.ridge)} y={y(model.peakFlops) - 7 - (at % 2) * 13} text-anchor={at % 2 ? "end" : "start"}>{ceiling.label} ridge {significant(ceiling.ridge, 3)}</text>
+                    <text class="label" x={x(ceiling.ridge)} y={y(model.peakFlops) - 7 - (at % 3) * 13} text-anchor={at % 2 ? "end" : "start"}>{ceiling.label} ridge {significant(ceiling.ridge, 3)}</text>
                   </g>
                 )}
               </g>
@@ -108,7 +108,7 @@ export function RooflineChart(props: {
               r={radius(point)}
               onClick={() => props.onChoose(point)}
             >
-              <title>{`${point.name}\n${text(flops(point.flopsPerSecond))}, ${significant(point.intensity, 3)} FLOP per byte\nbound by ${point.boundBy}, ${percent(point.efficiency)} of its roof`}</title>
+              <title>{`${point.name}\n${text(flops(point.flopsPerSecond))}, ${significant(point.intensity, 3)} FLOP per byte\nbound by ${boundWords(point.boundBy)}, ${percent(point.efficiency)} of its roof`}</title>
             </circle>
           ))}
           {drawn && (

@@ -3,19 +3,18 @@ import { useMemo } from "preact/hooks";
 
 import type { Cell } from "../../api/types";
 import { NoData, Panel, SearchField, Segmented, Switch, Tiles, Verdict } from "../../components/basics";
+import { CsvButton } from "../../components/csv-button";
 import { Combobox } from "../../components/combobox";
 import { DataTable, formatSort, parseSort, sortRows } from "../../components/data-table";
-import { Icon } from "../../components/icons";
-import { csv, save } from "../../format/csv";
 import { bandwidth, count, flops, percent, significant } from "../../format/numbers";
 import { instructionPath } from "../../tools/pages";
-import { drawable, isWithin, regionOf, regionText, roofline } from "../../tools/roofline";
+import { boundWords, drawable, isWithin, regionOf, regionText, roofline } from "../../tools/roofline";
 import { parameter, setQuery } from "../../url";
 import { opColumns } from "../framework-ops/page";
 import type { ToolViewProps } from "../tool/page";
 import { RooflineChart } from "./chart";
 
-export function RooflinePage({ capture, result }: ToolViewProps) {
+export function RooflinePage({ capture, result, advice }: ToolViewProps) {
   const withFeeds = parameter("feeds") !== "0";
   const model = useMemo(() => roofline(result, withFeeds), [result, withFeeds]);
   const host = parameter("host");
@@ -45,20 +44,20 @@ export function RooflinePage({ capture, result }: ToolViewProps) {
   const byRow = new Map<readonly Cell[], (typeof points)[number]>(points.map((point) => [point.row, point]));
   const rows = points.map((point) => point.row);
   const distinct = (values: readonly string[]): string[] => [...new Set(values)].sort();
-  const options = (all: string, values: readonly string[]) => [{ value: "", text: all }, ...distinct(values).map((value) => ({ value, text: value }))];
+  const options = (all: string, values: readonly string[], words = (value: string) => value) => [{ value: "", text: all }, ...distinct(values).map((value) => ({ value, text: words(value) }))];
   const placed = drawable(wanted).length;
   const without = wanted.length - placed;
   return (
     <>
       <Verdict
         tone="info"
-        clause={`All operations together reach ${percent(total.efficiency)} of their roof, bound by ${total.boundBy}.`}
-        sentence={longest ? `The longest, ${longest.name} (${percent(longest.selfRatio)} of the time), reaches ${percent(longest.efficiency)}, bound by ${longest.boundBy}.` : ""}
+        clause={`All operations together reach ${percent(total.efficiency)} of their roof, bound by ${boundWords(total.boundBy)}.`}
+        sentence={longest ? `The longest, ${longest.name} (${percent(longest.selfRatio)} of the time), reaches ${percent(longest.efficiency)}, bound by ${boundWords(longest.boundBy)}.` : ""}
         ruledOut={withFeeds ? "Infeeds and outfeeds count." : "Infeeds and outfeeds are left out."}
       />
       <Tiles
         tiles={[
-          { label: "Roofline efficiency", value: { value: significant(total.efficiency * 100, 3), unit: "%" }, context: `bound by ${total.boundBy}` },
+          { label: "Roofline efficiency", value: { value: significant(total.efficiency * 100, 3), unit: "%" }, context: `bound by ${boundWords(total.boundBy)}` },
           { label: "Rate", value: flops(total.flopsPerSecond), context: "all operations, idle time included" },
           { label: "Intensity", value: { value: significant(total.intensity, 3), unit: "FLOP/byte" }, context: "of what bounds them" },
           { label: "Peak FLOPS", value: model.peakFlops ? flops(model.peakFlops) : null, absent: "the capture does not tell", context: model.deviceType },
@@ -66,9 +65,10 @@ export function RooflinePage({ capture, result }: ToolViewProps) {
           { label: "HBM ridge", value: hbm && hbm.ridge > 0 ? { value: significant(hbm.ridge, 3), unit: "FLOP/byte" } : null, absent: "needs both peaks", context: "from there on compute is the limit" },
         ]}
       />
+      {advice}
       <div class="pod-controls">
         {hasSteps && <Segmented label="Points" options={[["ops", "Operations"], ["steps", "Program and steps"]]} value={level} onChange={(value) => setQuery({ level: value === "steps" ? value : null })} />}
-        <Combobox label="Bound by" value={bound} options={options("All", ofLevel.map((point) => point.boundBy))} onChange={(value) => setQuery({ bound: value || null })} />
+        <Combobox label="Bound by" value={bound} options={options("All", ofLevel.map((point) => point.boundBy), boundWords)} onChange={(value) => setQuery({ bound: value || null })} />
         <Combobox label="Category" value={category} options={options("All", ofLevel.map((point) => point.category))} onChange={(value) => setQuery({ category: value || null })} />
         {(programs.length > 1 || program !== "") && <Combobox label="Program" value={program} options={[{ value: "", text: "All" }, ...programs.map((id) => ({ value: id, text: titles.get(id) ?? id }))]} onChange={(value) => setQuery({ program: value || null })} />}
         <Switch label="Infeed and outfeed" on={withFeeds} onChange={(on) => setQuery({ feeds: on ? null : 0 })} />
@@ -86,7 +86,7 @@ export function RooflinePage({ capture, result }: ToolViewProps) {
         class="grow"
         title={level === "ops" ? "Operations" : "Program and steps"}
         subtitle={`${count(points.length)} of ${count(ofLevel.length)}`}
-        tools={<button type="button" class="button bare" onClick={() => save("roofline_model.csv", csv(model.table?.columns.map((column) => column.id) ?? [], sortRows(rows, columns, sort)))}><Icon name="download" />CSV</button>}
+        tools={<CsvButton file="roofline_model" header={model.table.columns.map((column) => column.id)} rows={() => sortRows(rows, columns, sort)} />}
       >
         <DataTable<readonly Cell[]>
           fill

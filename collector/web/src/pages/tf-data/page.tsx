@@ -3,19 +3,21 @@ import type { ToolResult } from "../../api/types";
 import { NoData, Panel, Verdict } from "../../components/basics";
 import { Combobox } from "../../components/combobox";
 import { duration, text } from "../../format/numbers";
-import { type PipelineNode, pipelineNodes } from "../../tools/memory";
 import { fieldsOf, isTable, numberOf, records, textOf } from "../../tools/tables";
+import { type PipelineNode, pipelineNodes } from "../../tools/tf-data";
 import { parameter, setQuery } from "../../url";
 import { AnyTable } from "../tool/any";
 import type { ToolViewProps } from "../tool/page";
 
-const WIDTH = 168;
+const WIDTH = 158;
 const HEIGHT = 62;
-const GAP_X = 46;
+const GAP_X = 30;
 const GAP_Y = 18;
+/** The graph says who asks whom; CSV has the ids. */
+const IDS = /_id$/;
 const time = (us: number): string => text(duration(us / 1000, 3));
 
-export function TfDataPage({ result }: ToolViewProps) {
+export function TfDataPage({ result, advice: rules }: ToolViewProps) {
   const pipelines = records(result.result["pipelines"]);
   const bottlenecks = list(result.result["bottlenecks"]);
   const loaders = list(result.result["loader_bottlenecks"]);
@@ -35,6 +37,7 @@ export function TfDataPage({ result }: ToolViewProps) {
         clause={slow ? `${String(slow["pipeline"] ?? slow["loader"])} takes up to ${time(numberOf(slow["max_latency_us"]) ?? 0)} for an element.` : "No pipeline is slow."}
         sentence={slow ? `It waits for ${String(slow["iterator"] ?? slow["stage"] ?? "itself")}.` : (textOf(result.result["summary"]) ?? "")}
       />
+      {rules}
       {pipelines.length > 0 && (
         <Panel
           title="Pipeline"
@@ -42,15 +45,25 @@ export function TfDataPage({ result }: ToolViewProps) {
           tools={<Combobox label="Pipeline" value={chosen} options={keys.map((key) => ({ value: key, text: key.replace("\n", ", ") }))} onChange={(value) => setQuery({ pipeline: value })} />}
         >
           <PipelineGraph nodes={pipelineNodes(result, host, pipeline)} />
-          {advice.length > 0 && <ol class="said">{advice.map((one) => <li key={String(one["text"])}>{String(one["text"])}</li>)}</ol>}
+          {advice.length > 0 && <ol class="said">{advice.map((one) => <li key={String(one["text"])}><Said text={String(one["text"])} link={textOf(one["link"])} /></li>)}</ol>}
         </Panel>
       )}
       {loaders.filter((one) => one["is_slow"] === true).map((one) => (
         <Panel key={`${String(one["host"])} ${String(one["thread"])} ${String(one["call"])}`} title={`${String(one["loader"])} loader`} subtitle={`${String(one["host"])}, ${String(one["thread"])}`}>
-          <ol class="said">{((one["advice"] as string[] | undefined) ?? []).map((said) => <li key={said}>{said}</li>)}</ol>
+          <ol class="said">{((one["advice"] as string[] | undefined) ?? []).map((said) => <li key={said}><Said text={said} link={null} /></li>)}</ol>
         </Panel>
       ))}
       <Tables result={result} />
+    </>
+  );
+}
+
+/** Advice, whose code stands in backticks, and where to read more. */
+function Said({ text: said, link }: { text: string; link: string | null }) {
+  return (
+    <>
+      {said.split("`").map((part, i) => (i % 2 === 1 ? <code key={part}>{part}</code> : part))}
+      {link && <> <a href={link} rel="noreferrer" target="_blank">Guide{"\u00a0"}→</a></>}
     </>
   );
 }
@@ -64,7 +77,7 @@ function Tables({ result }: { result: ToolResult }) {
     <>
       {["pipelines", "iterators", "loaders"].map((name) => {
         const table = result.result[name];
-        return isTable(table) && table.rows.length > 0 ? <AnyTable key={name} name={name} tool={result.tool} table={table} /> : null;
+        return isTable(table) && table.rows.length > 0 ? <AnyTable key={name} name={name} tool={result.tool} table={table} hidden={IDS} /> : null;
       })}
     </>
   );

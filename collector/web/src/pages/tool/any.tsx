@@ -1,12 +1,12 @@
 /** A tool without a page of its own: its tables as they are, its single fields beside them. */
 import { useState } from "preact/hooks";
 
-import type { Cell, Column, Table } from "../../api/types";
+import type { Cell, Table } from "../../api/types";
 import { KeyValues, NoData, Panel, SearchField } from "../../components/basics";
-import { DataTable, formatSort, parseSort, type TableColumn } from "../../components/data-table";
-import { Icon } from "../../components/icons";
-import { csv, save } from "../../format/csv";
-import { columnDecimals, count, fixed, percent, plural } from "../../format/numbers";
+import { CsvButton } from "../../components/csv-button";
+import { DataTable, formatSort, parseSort } from "../../components/data-table";
+import { resultColumns } from "../../components/result-columns";
+import { count, percent, plural } from "../../format/numbers";
 import { fieldsOf, tablesIn } from "../../tools/tables";
 import { parameter, setQuery } from "../../url";
 import type { ToolViewProps } from "./page";
@@ -18,29 +18,9 @@ const words = (name: string): string => {
   return text.charAt(0).toUpperCase() + text.slice(1);
 };
 
-export function genericColumns(table: Table): TableColumn<Row>[] {
-  return table.columns.map((column: Column, at) => {
-    const numeric = column.type === "number" || column.type === "integer";
-    const decimals = column.type === "number" ? columnDecimals(table.rows.map((row) => row[at] as number | null)) : 0;
-    return {
-      id: column.id,
-      label: column.label,
-      numeric,
-      ...(column.unit && column.unit !== "ratio" ? { unit: column.unit } : {}),
-      class: numeric ? "" : "bounded",
-      value: (row) => row[at] ?? null,
-      cell: (row) => {
-        const value = row[at] ?? null;
-        if (value === null) return <span class="quiet">none</span>;
-        if (typeof value === "number") return column.unit === "ratio" ? percent(value) : fixed(value, decimals);
-        return <span title={String(value)}>{String(value)}</span>;
-      },
-    };
-  });
-}
-
-export function AnyToolPage({ result }: ToolViewProps) {
-  const tables = tablesIn(result.result);
+export function AnyToolPage({ result, advice }: ToolViewProps) {
+  // An empty table has nothing to add to the reason that stands above it.
+  const tables = tablesIn(result.result).filter(({ table }) => table.rows.length > 0);
   const single = Object.entries(fieldsOf(result.result)).filter(
     ([, value]) => ["string", "number", "boolean"].includes(typeof value) && value !== "",
   );
@@ -54,12 +34,13 @@ export function AnyToolPage({ result }: ToolViewProps) {
           <KeyValues rows={single.map(([key, value]) => [words(key), typeof value === "number" ? (key.endsWith("_ratio") ? percent(value) : Number.isInteger(value) ? count(value) : String(value)) : String(value)])} />
         </Panel>
       )}
+      {advice}
       {tables.map(({ path, table }) => <AnyTable key={path} name={path} tool={result.tool} table={table} />)}
     </>
   );
 }
 
-export function AnyTable({ name, tool, table }: { name: string; tool: string; table: Table }) {
+export function AnyTable({ name, tool, table, hidden }: { name: string; tool: string; table: Table; hidden?: RegExp }) {
   const [filter, setFilter] = useState("");
   const sortName = `sort.${name}`;
   const wanted = filter.toLowerCase();
@@ -71,15 +52,13 @@ export function AnyTable({ name, tool, table }: { name: string; tool: string; ta
       tools={
         <>
           {table.rows.length > 12 && <SearchField label="Find" value={filter} onInput={setFilter} />}
-          <button type="button" class="button bare" onClick={() => save(`${tool}-${name}.csv`, csv(table.columns.map((column) => column.id), rows))}>
-            <Icon name="download" />CSV
-          </button>
+          <CsvButton file={`${tool}-${name}`} header={table.columns.map((column) => column.id)} rows={() => rows} />
         </>
       }
     >
       <DataTable<Row>
         label={words(name)}
-        columns={genericColumns(table)}
+        columns={resultColumns(table, hidden ? { hidden } : {})}
         rows={rows}
         rowKey={(row) => String(table.rows.indexOf(row))}
         sort={parseSort(parameter(sortName))}

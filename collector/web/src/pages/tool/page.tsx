@@ -1,8 +1,8 @@
 /** A capture's tool: its header at once, its result when it is there. */
-import type { ComponentType } from "preact";
+import type { ComponentChildren, ComponentType } from "preact";
 
 import { api, type ServiceError } from "../../api/client";
-import { useLiveCapture } from "../../api/live";
+import { isUnknown, useLiveCapture } from "../../api/live";
 import { useResource } from "../../api/resource";
 import { type Capture, hasEnded, type Host, isLive, type Tool, type ToolResult } from "../../api/types";
 import { CaptureHeader } from "../../components/capture-header";
@@ -11,15 +11,17 @@ import { Failure, Loading, Verdict } from "../../components/basics";
 import { hostName } from "../../api/types";
 import { ofTotal } from "../../format/numbers";
 import { lossSentence } from "../../tools/advice";
-import { placeOf } from "../../tools/pages";
+import { placeOf, toolPath } from "../../tools/pages";
 import { parameter } from "../../url";
 import { FrameworkOpsPage } from "../framework-ops/page";
 import { GraphPage } from "../graph/page";
 import { HloStatsPage } from "../hlo-stats/page";
 import { InferencePage } from "../inference/page";
 import { InputPipelinePage } from "../input-pipeline/page";
+import { KernelStatsPage } from "../kernel-stats/page";
 import { MemoryProfilePage } from "../memory-profile/page";
 import { MemoryViewerPage } from "../memory-viewer/page";
+import { NotFoundPage } from "../not-found";
 import { OpProfilePage } from "../op-profile/page";
 import { OverviewPage } from "../overview/page";
 import { PodViewerPage } from "../pod-viewer/page";
@@ -32,6 +34,8 @@ export interface ToolViewProps {
   readonly hosts: readonly Host[];
   readonly tools: readonly Tool[];
   readonly result: ToolResult;
+  /** What to do: stands below the verdict and its figures; empty on pages that have a place of their own for it. */
+  readonly advice: ComponentChildren;
 }
 
 const VIEWS: ReadonlyMap<string, ComponentType<ToolViewProps>> = new Map<string, ComponentType<ToolViewProps>>([
@@ -39,6 +43,7 @@ const VIEWS: ReadonlyMap<string, ComponentType<ToolViewProps>> = new Map<string,
   ["input_pipeline_analyzer", InputPipelinePage],
   ["framework_op_stats", FrameworkOpsPage],
   ["hlo_stats", HloStatsPage],
+  ["kernel_stats", KernelStatsPage],
   ["op_profile", OpProfilePage],
   ["roofline_model", RooflinePage],
   ["pod_viewer", PodViewerPage],
@@ -68,17 +73,28 @@ export function ToolPage(props: { id: string; tool: string; tools: readonly Tool
   const analysis = capture?.analysis;
   // Before the tools are known it is not known either whether this one takes a host.
   const known = props.tools !== null || props.toolsError !== null;
-  const ready = known && capture !== null && capture.hosts_done > 0;
+  const exists = props.tools === null || props.tools.some((candidate) => candidate.name === props.tool);
+  const ready = known && exists && capture !== null && capture.hosts_done > 0;
   const result = useResource(
     ready ? `${props.id} ${props.tool} ${asked ?? ""} ${analysis?.state ?? ""} ${analysis?.hosts_done ?? ""}` : null,
     (abort) => api.tool(props.id, props.tool, asked, abort),
     (value) => (value === null && capture !== null && isLive(capture) ? RETRY_MS : null),
   );
   if (!capture) {
-    return live.error.value ? <div class="content"><Failure error={live.error.value} /></div> : <Loading what="Loading the capture" />;
+    const error = live.error.value;
+    if (isUnknown(error)) return <NotFoundPage title="No such capture" said={error?.message} />;
+    return error ? <div class="content"><Failure error={error} /></div> : <Loading what="Loading the capture" />;
+  }
+  if (!exists) {
+    return <NotFoundPage title={`No page named ${props.tool}`} said="The pages of the capture are at the left." to={toolPath(props.id, "overview_page")} where="The capture's overview" />;
   }
   const View = VIEWS.get(props.tool) ?? AnyToolPage;
   const value = result.value.value;
+  const advice = value && !ADVISING.has(props.tool) && value.advice.length > 0 && (
+    <AdviceList title="What to do" advice={value.advice} capture={capture.id} tools={props.tools ?? []} open={props.tool} />
+  );
+  // A page without data has no verdict: the advice follows the reason.
+  const isEmpty = value?.status === "empty";
   return (
     <>
       <CaptureHeader capture={capture} hosts={hosts} tools={props.tools ?? []} tool={tool} asked={asked} result={value} />
@@ -86,10 +102,8 @@ export function ToolPage(props: { id: string; tool: string; tools: readonly Tool
         {value ? (
           <>
             <Lost result={value} />
-            {!ADVISING.has(props.tool) && value.advice.length > 0 && (
-              <AdviceList title="What to do" advice={value.advice} capture={capture.id} tools={props.tools ?? []} open={props.tool} />
-            )}
-            <View capture={capture} hosts={hosts} tools={props.tools ?? []} result={value} />
+            <View capture={capture} hosts={hosts} tools={props.tools ?? []} result={value} advice={isEmpty ? null : advice} />
+            {isEmpty && advice}
           </>
         ) : (
           <Absent capture={capture} hosts={hosts} error={result.error.value} loading={result.loading.value} retry={result.reload} />
