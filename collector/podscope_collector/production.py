@@ -136,7 +136,7 @@ def _start_service(settings: CollectorSettings, supervisor: Supervisor) -> None:
     for spec in _worker_specs(settings):
         supervisor.start(spec)
     supervisor.start(ChildSpec("beat", _podscope("beat"), env))
-    host = "127.0.0.1" if settings.host in {"0.0.0.0", "::", "localhost"} else settings.host  # noqa: S104
+    host = "127.0.0.1" if settings.host in {"0.0.0.0", "::", "localhost"} else settings.host  # noqa: S104 - compared, not bound
     url = f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
     if supervisor.wait(_READY_SECONDS, lambda: _is_ready(url)):
         sys.stderr.write(f"podscope is ready: {url}\n")

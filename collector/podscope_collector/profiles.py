@@ -73,11 +73,13 @@ class ProfileRun:
     Attributes:
         session: The run folder's name; None for a file given by itself.
         others: Names of the log folder's other runs, sorted.
+        folder: The run folder, where all its hosts are meant.
     """
 
     session: str | None
     files: tuple[ProfileFile, ...]
     others: tuple[str, ...] = ()
+    folder: Path | None = None
 
     def only(self, host: str) -> "ProfileRun":
         """The run with one host alone.
@@ -192,7 +194,7 @@ def _run(folder: Path, others: tuple[str, ...]) -> ProfileRun:
         for file in entries:
             if file.name.endswith(suffix):
                 files.setdefault(_host_of(file), ProfileFile(_host_of(file), file))
-    return ProfileRun(folder.name, tuple(files[host] for host in sorted(files)), others)
+    return ProfileRun(folder.name, tuple(files[host] for host in sorted(files)), others, folder)
 
 
 def _host_of(path: Path) -> str:

@@ -29,16 +29,17 @@ from obstore.exceptions import (
 from obstore.store import LocalStore, ObjectStore, from_url
 
 from podscope_collector.errors import CollectorError, InputNotFoundError, RequestError
+from podscope_collector.page_cache import RecentPages
 
 PROFILE_FOLDER: Final = "plugins/profile"
 XSPACE_SUFFIX: Final = ".xplane.pb"
 SCHEMES: Final = ("s3://", "gs://")
 
 Buffer = bytes | bytearray | memoryview
-DerivedKind = Literal["partials", "parts", "pods", "results", "rejected"]
+DerivedKind = Literal["partials", "parts", "pods", "results", "rejected", "captures"]
 """``partials`` per host, ``parts`` of them that only few tools read, ``pods``: the combined state
 of all hosts of a capture, ``results`` of tools,
-``rejected``: bytes that are no valid profile."""
+``rejected``: bytes that are no valid profile, ``captures``: what a capture knows of its hosts."""
 
 _MAX_COMPONENT = 240
 _BLOCK_BYTES: Final = 1 << 19
@@ -86,6 +87,7 @@ class Storage:
         self.folder: Path | None = None
         self._options = options or {}
         self._store: ObjectStore | None = None
+        self._recent = RecentPages()
         if "://" not in root:
             if not root:
                 msg = "the storage root is empty; name a folder, s3://bucket/… or gs://bucket/…"
@@ -211,6 +213,7 @@ class Storage:
                 final = self.folder / path
                 final.parent.mkdir(parents=True, exist_ok=True)
                 received.replace(final)
+                self._recent.add(final, size)
         return StoredFile(path, size, sha256)
 
     def rejected_path(self, session: str, host: str) -> str:
@@ -374,6 +377,7 @@ class Storage:
                     _write_all(file, block)
             final.parent.mkdir(parents=True, exist_ok=True)
             temporary.replace(final)
+            self._recent.add(final, len(content))
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise

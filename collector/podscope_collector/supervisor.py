@@ -15,8 +15,10 @@ import structlog
 log = structlog.get_logger(__name__)
 
 _MIN_DELAY = 0.5
-_MAX_DELAY = 30.0
-_STABLE_SECONDS = 30.0
+# A capture has a deadline and waits for its worker: a long pause would lose it. A start every few
+# seconds is what a child that cannot live at all may cost.
+_MAX_DELAY = 4.0
+_STABLE_SECONDS = 10.0
 _POLL_SECONDS = 0.1
 
 

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from podscope_analyzers.diff import Comparison, Side, compare
+from podscope_analyzers.diff import Comparison, Side, compare, parameters_for
 from podscope_analyzers.diff.steps import StepRange
 from podscope_analyzers.registry import TOOLS, check_parameters
 from podscope_analyzers.result import ToolResult
@@ -41,7 +41,8 @@ def compare_stored(
 
 
 def _side(runtime: Runtime, tool: str, parameters: Mapping[str, str], asked: AskedSide) -> Side:
-    question = ask(runtime, asked.capture_id, tool, asked.host, parameters, of_any_host=True)
+    listed = {**parameters, **parameters_for(tool, asked.steps)}
+    question = ask(runtime, asked.capture_id, tool, asked.host, listed, of_any_host=True)
     overview = replace(question, tool=TOOLS["overview_page"], parameters={})
     return Side(_result(runtime, question), _result(runtime, overview), asked.steps)
 

@@ -18,7 +18,7 @@ from podscope_analyzers.registry import TOOLS, Tool, check_parameters
 from podscope_analyzers.result import MissingHost, Scope, ToolResult
 from podscope_collector.analyses import services
 from podscope_collector.analyses.pod_states import StoredPartial, open_state
-from podscope_collector.captures.services import find_capture, find_host
+from podscope_collector.captures.queries import find_capture, find_host
 from podscope_collector.captures.states import AnalysisState
 from podscope_collector.errors import CollectorError, InputNotFoundError, RequestError
 from podscope_collector.runtime import Runtime

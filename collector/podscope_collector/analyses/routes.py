@@ -13,7 +13,7 @@ from podscope_collector.analyses.comparisons import AskedSide, compare_stored
 from podscope_collector.analyses.csv_tables import csv_answer
 from podscope_collector.analyses.models import StoredToolResult
 from podscope_collector.analyses.schemas import ToolList, ToolView
-from podscope_collector.captures.services import find_capture
+from podscope_collector.captures.queries import find_capture
 from podscope_collector.dependencies import ServiceNow
 from podscope_collector.errors import RequestError
 from podscope_collector.step_ranges import parse_steps

@@ -16,7 +16,7 @@ from podscope_collector.analyses.models import (
 )
 from podscope_collector.analyses.pod_states import StoredPartial
 from podscope_collector.captures.models import Capture, CaptureHost
-from podscope_collector.captures.services import next_revision
+from podscope_collector.captures.progress import next_revision
 from podscope_collector.captures.states import AnalysisState
 from podscope_collector.db import JsonObject
 from podscope_collector.errors import InputNotFoundError

@@ -150,6 +150,14 @@ def test_hosts_and_steps_of_one_capture(served: Served) -> None:
     steps = served.ask("even", "overview_page", steps="4-7", base_steps="0-3").json()
     assert steps["summary"]["step_time"]["is_significant"] is False
     assert (steps["base"]["steps"], steps["other"]["steps"]) == ([0, 3], [4, 7])
+    found = served.ask("even", "hlo_stats", steps="4-7", base_steps="0-3").json()
+    assert set(found["tables"]) == {"steps", "totals"}
+    ids = [column["id"] for column in found["tables"]["steps"]["columns"]]
+    rows = [dict(zip(ids, row, strict=True)) for row in found["tables"]["steps"]["rows"]]
+    assert {(row["base_steps"], row["other_steps"]) for row in rows} == {(4, 4)}
+    assert sum(row["base_mean"] for row in rows) == pytest.approx(
+        found["summary"]["step_time"]["base_mean"], rel=0.05
+    )
 
 
 def test_captures_that_cannot_be_compared_say_why(served: Served) -> None:

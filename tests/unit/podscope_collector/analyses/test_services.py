@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from podscope_collector.analyses.services import clocks_of
-from podscope_collector.captures import services
+from podscope_collector.captures import progress, services
 from podscope_collector.captures.clocks import ClockOffset
 from podscope_collector.captures.models import Trigger
 from podscope_collector.captures.outcome import HostUpdate
@@ -23,6 +23,6 @@ def test_only_clocks_that_were_measured_are_given(database: Database) -> None:
     ahead = replace(done, clock=ClockOffset(offset_ns=-5_000_000_000, error_ns=40_000))
     unknown = replace(done, target="w1:9999", host="w1_9999")
     with database.writing() as session:
-        services.apply_updates(session, capture, {"w0_9999": ahead, "w1_9999": unknown}, NOW)
+        progress.apply_updates(session, capture, {"w0_9999": ahead, "w1_9999": unknown}, NOW)
     with database.reading() as session:
         assert clocks_of(session, capture) == [("w0_9999", -5_000_000_000, 40_000)]
