@@ -52,6 +52,7 @@ def capture_stats(folder: Path) -> CaptureStats:
         host_ops=OpDatabase.combine(host_ops, add_cores=False),
         device_ops=OpDatabase.combine(device_ops),
         kernels=KernelDatabase.combine(kernels),
+        reference_kernels=KernelDatabase.side_by_side(kernels),
         run_environment=RunEnvironment.combine(environments),
         perf_env=PerfEnv.combine(peaks),
     )

@@ -43,7 +43,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with (data.parent / "up.log").open("wb") as log:
         service = subprocess.Popen(command, stdout=log, stderr=log, env=ENVIRONMENT)
     try:
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 300
         while True:
             assert service.poll() is None, (data.parent / "up.log").read_text()[-2000:]
             assert time.monotonic() < deadline
@@ -57,7 +57,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     finally:
         service.terminate()
         try:
-            service.wait(30)
+            service.wait(120)
         except subprocess.TimeoutExpired:
             service.kill()
             service.wait()

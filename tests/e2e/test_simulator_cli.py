@@ -32,7 +32,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         text=True,
         env=ENVIRONMENT,
         check=False,
-        timeout=60,
+        timeout=300,
     )
 
 
@@ -63,7 +63,7 @@ def capture(address: str, duration_ms: int = 20) -> wire.ProfileResponse:
     settings = (("grpc.max_receive_message_length", -1), ("grpc.enable_http_proxy", 0))
     with grpc.insecure_channel(address, options=settings) as channel:
         call = channel.unary_unary(methods.PROFILE, None, None)
-        return wire.ProfileResponse.FromString(call(request.SerializeToString(), timeout=30))
+        return wire.ProfileResponse.FromString(call(request.SerializeToString(), timeout=120))
 
 
 def free_ports(count: int) -> int:
@@ -145,7 +145,7 @@ def test_a_signal_ends_it_cleanly_and_frees_the_ports(number: signal.Signals, co
     base = free_ports(2)
     with started("--hosts", "2", "--port-base", str(base), "--device", "cpu") as (child, _):
         child.send_signal(number)
-        _, errors = child.communicate(timeout=30)
+        _, errors = child.communicate(timeout=120)
     assert (child.returncode, errors) == (code, "")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", base))

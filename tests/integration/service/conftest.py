@@ -82,7 +82,7 @@ class Podscope:
     http: httpx.Client = field(init=False)
 
     def __post_init__(self) -> None:
-        self.http = httpx.Client(base_url=self.url, timeout=30, trust_env=False)
+        self.http = httpx.Client(base_url=self.url, timeout=120, trust_env=False)
 
     def get(self, path: str, **query: str) -> Any:
         answer = self.http.get(f"/api/v1{path}", params=query)
@@ -131,7 +131,7 @@ class Podscope:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(40)
+                self.process.wait(120)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -206,7 +206,7 @@ def _simulated(
         yield [f"127.0.0.1:{port}" for port in ports]
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(120)
 
 
 def _answers(port: int, process: subprocess.Popen[bytes], log: Path) -> bool:

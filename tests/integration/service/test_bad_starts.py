@@ -19,7 +19,7 @@ def podscope(*args: str) -> tuple[int, str]:
         env=env,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.stdout == ""

@@ -23,7 +23,7 @@ def test_a_capture_of_a_killed_worker_goes_on_in_the_next_one(
 ) -> None:
     podscope = start(PODSCOPE_COLLECTOR_WORK_LEASE="3")
     capture_id = podscope.capture(pod, duration_ms=6_000)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while podscope.get(f"/captures/{capture_id}/hosts")["items"][0]["state"] != "capturing":
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -45,7 +45,7 @@ def test_hosts_that_are_done_when_the_worker_is_killed_are_kept_and_not_captured
         found: list[dict[str, Any]] = podscope.get(f"/captures/{capture_id}/hosts")["items"]
         return found
 
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     before = hosts()
     while [host["state"] for host in before][:2] != ["done", "done"]:
         assert time.monotonic() < deadline
@@ -71,13 +71,13 @@ def test_a_broker_that_dies_during_a_capture_loses_nothing(
 ) -> None:
     podscope = start()
     capture_id = podscope.capture(pod, duration_ms=3_000)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while podscope.get(f"/captures/{capture_id}/hosts")["items"][0]["state"] != "capturing":
         assert time.monotonic() < deadline
         time.sleep(0.05)
     broker = podscope.broker()
     broker.kill()
-    broker.wait(10)
+    broker.wait(120)
     capture = podscope.ended(capture_id, 120)
     assert (capture["state"], capture["analysis"]["state"]) == ("complete", "done")
     assert podscope.broker().pid != broker.pid
@@ -90,7 +90,7 @@ def test_a_cancelled_capture_frees_its_hosts_at_once(
 ) -> None:
     podscope = start()
     capture_id = podscope.capture(pod, duration_ms=60_000)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while podscope.get(f"/captures/{capture_id}/hosts")["items"][0]["state"] != "capturing":
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -178,7 +178,7 @@ def _retry_with_a_killed_worker(
     """Retry the lost host, kill the worker of the analyses at a moment, wait for the end."""
     answer = podscope.http.post(f"/api/v1/captures/{capture_id}/retry")
     assert answer.status_code == 202, answer.text
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not moment():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from podscope_analyzers import arrivals
 from podscope_analyzers.arrivals import Arrivals, arrivals_of, find_meetings
 from podscope_analyzers.clocks import HostClock, Shift, shifts
 from podscope_analyzers.steps.database import CORES_PER_HOST, Collectives, StepDatabase
@@ -83,6 +84,28 @@ def test_of_a_hosts_cores_the_last_to_arrive_counts() -> None:
 def test_a_collective_without_an_id_or_a_partner_says_nothing() -> None:
     assert host_arrivals(_steps([(0, 0, 0, 0.0, 1.0), (0, 1000, 0, 0.0, 2.0)], hosts=2)) == {}
     assert host_arrivals(_steps([(0, 0, 5, 0.0, 1.0), (0, 1000, 6, 0.0, 2.0)], hosts=2)) == {}
+
+
+def test_of_more_meetings_than_can_be_compared_one_of_every_few_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: Waits = [
+        (step, 1000 * host, identity, 10.0 * identity, 1.0 + step + identity * (1 + host))
+        for step in range(4)
+        for identity in (1, 2, 3)
+        for host in (0, 1)
+    ]
+    steps = _steps(waits, hosts=2)
+    every = find_meetings(steps, {})
+    monkeypatch.setattr(arrivals, "MAX_CELLS", 5)
+    some = find_meetings(steps, {})
+    assert every is not None
+    assert some is not None
+    assert every.waited_ps.shape == (2, 12)
+    assert some.waited_ps.tolist() == every.waited_ps[:, ::5].tolist()
+    assert some.late_ps.tolist() == every.late_ps[:, ::5].tolist()
+    for name in ("step", "id", "occurrence"):
+        assert getattr(some, name).tolist() == getattr(every, name)[::5].tolist()
 
 
 def _one_by_one(hosts: int, late: int, steps: int = 4) -> Waits:

@@ -84,16 +84,21 @@ def test_kernels_are_sorted_by_time_and_know_their_tensor_cores(make_planes: Mak
     ("vendor", "name", "uses"),
     [
         ("Nvidia", VOLTA, True),
-        ("", VOLTA, False),
+        ("", VOLTA, None),
+        ("Intel", VOLTA, None),
         ("AMD", VOLTA, False),
         ("AMD", "gemm_MI16x16x16x1_SN", True),
         ("AMD", "gemm_MI16x16_SN", False),
         ("AMD", "Custom_Cijk_Ailk", True),
         ("Nvidia", "Custom_Cijk_Ailk", False),
+        ("Nvidia", "gemm_fusion_dot_7", None),
+        ("Nvidia", "triton_poi_fused_add_0", None),
+        ("Nvidia", "loop_add_fusion", False),
+        ("AMD", "gemm_fusion_dot_7", True),
     ],
 )
 def test_the_maker_decides_which_names_speak_of_tensor_cores(
-    vendor: str, name: str, uses: bool
+    vendor: str, name: str, uses: bool | None
 ) -> None:
     assert uses_tensor_core(name, vendor) is uses
 
@@ -136,11 +141,53 @@ def test_equal_kernels_merge_within_a_host_and_not_across_hosts() -> None:
     assert (merged.total_ns, merged.min_ns, merged.max_ns) == (2600, 500, 1200)
     assert merged.occurrences == other.merged(one).occurrences == 4
     hosts = [KernelDatabase.of([one]), KernelDatabase.of([one])]
-    assert len(KernelDatabase.combine(hosts).kernels) == 2
+    assert len(KernelDatabase.side_by_side(hosts).kernels) == 2
+
+
+def test_equal_kernels_of_several_hosts_are_one_row_that_counts_the_hosts() -> None:
+    every = [KernelDatabase.of([kernel("k", "op", 5), kernel(f"own{n}", "op", 7)]) for n in (0, 1)]
+    found = KernelDatabase.combine(every)
+    rows = [(one.name, one.hosts, one.occurrences, one.total_ns) for one in found.kernels]
+    assert rows == [("k", 2, 2, 10), ("own0", 1, 1, 7), ("own1", 1, 1, 7)]
+
+
+def test_many_hosts_with_the_same_kernels_list_all_of_them() -> None:
+    host = KernelDatabase.of(kernel(f"k{n}", "op", 10 + n) for n in range(40))
+    hosts = [host] * 100
+    assert len({one.name for one in KernelDatabase.side_by_side(hosts).kernels}) == 10
+    found = KernelDatabase.combine(hosts)
+    assert len(found.kernels) == 40
+    assert {one.hosts for one in found.kernels} == {100}
+    assert (found.left_out, found.left_out_ns) == (0, 0)
+
+
+def test_what_the_tracer_did_not_tell_is_none_and_the_reference_has_its_defaults(
+    make_planes: MakePlanes,
+) -> None:
+    events = [("k", 0, 2_000, {"kernel_details": "nothing known"})]
+    planes = [{"name": "/device:GPU:0", "lines": {"s": events}}]
+    (found,) = host_kernels(make_planes(planes), Programs({})).kernels
+    assert found.launch == Launch(None, None, None, None, None, None)
+    assert found.launch.shared_bytes is None
+    assert (found.uses_tensor_core, found.is_op_eligible) == (None, None)
+    assert found.key == ("k", (1, 1, 1), (1, 1, 1), 0, 0, 0, False, False, "")
+    by_op = KernelDatabase.of([found]).by_op()[""]
+    known = (by_op.is_eligible, by_op.uses_tensor_core, by_op.tensor_core_ratio)
+    assert (known, by_op.reference_ratio) == ((None, None, None), 0.0)
+
+
+def test_an_operation_whose_kernels_are_known_in_part_has_no_share_on_tensor_cores() -> None:
+    untold = Kernel("gemm_fusion", "op", Launch(), None, True, 1, 300, 300, 300)
+    by_op = KernelDatabase.of([kernel("a", "op", 100, uses=True), untold]).by_op()["op"]
+    assert (by_op.uses_tensor_core, by_op.tensor_core_ratio) == (True, None)
+    assert by_op.reference_ratio == 0.25
 
 
 def test_only_the_longest_kernels_are_kept_and_they_survive_their_state() -> None:
     database = KernelDatabase.of(kernel(f"k{i}", "", i + 1) for i in range(MAX_KERNELS + 5))
     assert len(database.kernels) == MAX_KERNELS
     assert database.kernels[-1].total_ns == 6
+    assert (database.left_out, database.left_out_ns) == (5, 1 + 2 + 3 + 4 + 5)
+    both = KernelDatabase.combine([database, database])
+    assert (both.left_out, both.left_out_ns) == (10, 30)
     assert KernelDatabase.from_state(database.to_state()) == database

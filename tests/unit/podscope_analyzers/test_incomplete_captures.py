@@ -1,7 +1,7 @@
 """Captures that lack something: reasons and nulls, never zeros that look like measurements."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -12,7 +12,7 @@ from podscope_analyzers.errors import XSpaceError
 from podscope_analyzers.partials import HostPartial
 from podscope_analyzers.pipeline import analyze_host, run_tool, run_tool_xprof
 from podscope_analyzers.registry import TOOLS
-from podscope_analyzers.result import MissingHost, Scope, ToolResult
+from podscope_analyzers.result import Cell, MissingHost, Scope, ToolResult
 from podscope_protos.v1 import xplane_pb2
 
 TOOLS_HERE = (
@@ -109,6 +109,12 @@ def test_the_overview_has_nulls_for_what_was_not_measured(capture: str) -> None:
     assert shown["bottleneck"]["classification"] == "unknown"
     assert shown["straggler"]["host"] is None
     assert shown["sessions_per_second"] is None
+    assert shown["straggler"]["verdict"] == "too_few_steps"
+    placed = shown["op_placement"]
+    if capture == "device without steps":
+        assert (placed["host_eager_ratio"], placed["device_ratio"]) == (None, 1.0)
+    else:
+        assert set(placed.values()) == {None}
     used = shown["utilization"]
     if capture == "device without steps":
         assert used["duty_cycle_ratio"] > 0
@@ -131,6 +137,104 @@ def test_tables_have_no_rows_of_zeros(capture: str) -> None:
         result = _answer(tool, [_partial(capture)])
         assert result.status == "empty", tool
         assert {name: len(result.tables[name].rows) for name in tables} == dict.fromkeys(tables, 0)
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_nothing_is_idle_where_nothing_was_recorded(capture: str) -> None:
+    result = _answer("framework_op_stats", [_partial(capture)])
+    rows = [_row(result, "with_idle", row) for row in result.tables["with_idle"].rows]
+    assert all(row["total_self_time_us"] > 0 for row in rows)
+    assert bool(rows) == (capture == "device without steps")
+    for row in rows:
+        # Shares are of the row's own place; idle time is no execution.
+        assert row["host_total_self_time_ratio"] is None
+        assert row["gpu_tensor_core_utilization_ratio"] is None
+        assert (row["avg_time_us"] is None) == (row["type"] == "IDLE")
+
+
+def test_hosts_without_steps_were_not_compared() -> None:
+    result = _answer("pod_viewer", [_partial("device without steps"), _partial("nothing")])
+    assert result.result["straggler"]["verdict"] == "too_few_steps"
+    assert result.result["straggler"]["waiting_ratio"] is None
+
+
+def test_cores_that_a_chip_does_not_have_spend_no_time() -> None:
+    result = _answer("input_pipeline_analyzer", [_whole(0)])
+    for row in result.tables["steps"].rows:
+        step = _row(result, "steps", row)
+        assert step["tc_compute_ms"] > 0
+        names = ("scv0_compute_ms", "sc_compute_ms", "sc_idle_ms")
+        assert {step[name] for name in names} == {None}
+
+
+def _gpu(leave_out: str, *, in_details: str = "") -> HostPartial:
+    """A simulated GPU host that lacks a stat, or has only a text for it."""
+    space = xplane_pb2.XSpace.FromString(build_xspace(Pod(device="gpu-h100", hosts=1, steps=3), 0))
+    for plane in space.planes:
+        left_out = {key for key, one in plane.stat_metadata.items() if one.name == leave_out}
+        owners: list[Any] = [plane, *(event for line in plane.lines for event in line.events)]
+        for owner in owners:
+            kept = [stat for stat in owner.stats if stat.metadata_id not in left_out]
+            if in_details and len(kept) < len(owner.stats):
+                kept.append(
+                    xplane_pb2.XStat(metadata_id=next(iter(left_out)), str_value=in_details)
+                )
+            del owner.stats[:]
+            owner.stats.extend(kept)
+    return analyze_host(space.SerializeToString(), "h0")
+
+
+def test_kernels_without_launch_parameters_are_said_to_be_there() -> None:
+    partial = _gpu("kernel_details")
+    result = _answer("kernel_stats", [partial])
+    assert result.status == "empty"
+    assert [reason.code for reason in result.reasons] == ["no_launch_parameters"]
+    (first, *_) = _answer("framework_op_stats", [partial]).tables["without_idle"].rows
+    ops = _answer("framework_op_stats", [partial])
+    assert _row(ops, "without_idle", first)["gpu_tensor_core_utilization_ratio"] is None
+
+
+def test_kernels_of_an_unknown_maker_may_use_tensor_cores_or_not() -> None:
+    partial = _gpu("device_vendor")
+    result = _answer("kernel_stats", [partial])
+    assert [reason.code for reason in result.reasons] == ["unknown_gpu_vendor"]
+    rows = [_row(result, "kernels", row) for row in result.tables["kernels"].rows]
+    assert {row["is_kernel_using_tensor_core"] for row in rows} == {None}
+    assert {row["tensor_core_ratio"] for row in _rows(result, "operations")} == {None}
+    top = _rows(_answer("overview_page", [partial]), "top_ops")
+    assert {row["uses_tensor_core"] for row in top} == {None}
+
+
+def test_launch_parameters_that_the_tracer_did_not_tell_are_null() -> None:
+    result = _answer("kernel_stats", [_gpu("kernel_details", in_details="regs:40")])
+    rows = _rows(result, "kernels")
+    assert {row["registers_per_thread"] for row in rows} == {40}
+    for name in ("shared_memory_bytes", "block_dim", "grid_dim", "occupancy_ratio"):
+        assert {row[name] for row in rows} == {None}
+
+
+def test_operations_of_unknown_work_have_no_flop_rate() -> None:
+    space = xplane_pb2.XSpace.FromString(build_xspace(Pod(device="tpu-v5e", hosts=1, steps=3), 0))
+    for plane in space.planes:
+        for one in plane.stat_metadata.values():
+            if one.name in ("flops", "model_flops", "bytes_accessed", "memory_access_breakdown"):
+                one.name = f"no {one.name}"
+    planes = [plane for plane in space.planes if plane.name != "/host:metadata"]
+    del space.planes[:]
+    space.planes.extend(planes)
+    result = _answer("overview_page", [analyze_host(space.SerializeToString(), "h0")])
+    top = _rows(result, "top_ops")
+    assert top
+    assert {row["flops_per_second"] for row in top} == {None}
+    assert {row["is_tensor_core_eligible"] for row in top} == {None}
+
+
+def _row(result: ToolResult, table: str, row: Sequence[Cell]) -> dict[str, Any]:
+    return dict(zip((one.id for one in result.tables[table].columns), row, strict=True))
+
+
+def _rows(result: ToolResult, table: str) -> list[dict[str, Any]]:
+    return [_row(result, table, row) for row in result.tables[table].rows]
 
 
 def test_a_file_that_is_damaged_says_so_and_the_other_hosts_have_their_results() -> None:

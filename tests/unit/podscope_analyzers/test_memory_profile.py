@@ -1,5 +1,7 @@
 """Allocator events with known peaks, and an independent account of random ones."""
 
+import json
+import math
 from typing import Any
 
 import pytest
@@ -109,6 +111,27 @@ def test_our_own_answer_of_the_same_host(three: HostPartial) -> None:
     rows = records(result, "peak_allocations")
     assert sum(row["total_bytes"] for row in rows) == summary["peak_bytes"]
     assert [row["is_recorded"] for row in rows] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [
+        (float("nan"), "NaN"),
+        (float("inf"), "Infinity"),
+        (float("-inf"), "-Infinity"),
+        (0.5, 0.5),
+    ],
+)
+def test_an_allocator_of_nothing_has_no_fragmentation(stored: float, shown: float | str) -> None:
+    # TensorFlow's allocators of a host divide by a limit that they do not have.
+    partial = host([(True, 40000, {**A, "fragmentation": stored})])
+    found: Any = run_tool_xprof("memory_profile", [partial])
+    one = found["memoryProfilePerAllocator"]["GPU_0_bfc"]
+    assert one["profileSummary"]["peakStats"]["fragmentation"] == shown
+    json.dumps(found, allow_nan=False)
+    (summary,) = records(profile(partial), "allocators")
+    assert summary["peak_fragmentation_ratio"] == (stored if math.isfinite(stored) else None)
+    json.dumps(profile(partial).to_json(), allow_nan=False)
 
 
 def test_the_timeline_has_least_and_most_at_any_zoom(three: HostPartial) -> None:

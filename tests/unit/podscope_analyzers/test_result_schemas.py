@@ -17,6 +17,13 @@ from podscope_analyzers.result import Loss, MissingHost, Scope, ToolResult
 from podscope_protos.v1 import xplane_pb2
 
 COMPARISON = "comparison"
+LISTING_STEPS = {
+    "framework_op_stats": ("tpu-v5e", "gpu-h100", "cpu"),
+    "hlo_stats": ("tpu-v5e", "gpu-h100", "cpu"),
+    "kernel_stats": ("gpu-h100",),
+    "op_profile": ("tpu-v5e", "gpu-h100", "cpu"),
+    "roofline_model": ("tpu-v5e", "gpu-h100"),
+}
 SCHEMAS = Path(__file__).resolve().parents[3] / "docs" / "reference" / "schema"
 
 
@@ -51,6 +58,17 @@ def test_a_result_keeps_to_the_schema_of_its_tool(tool: str, device: str) -> Non
     errors = [f"{e.json_path}: {e.message:.200}" for e in _validator(tool).iter_errors(shown)]
     assert errors == []
     assert set(result.tables) <= set(shown["result"])
+
+
+@pytest.mark.parametrize("device", ["tpu-v5e", "gpu-h100", "cpu", "nothing"])
+@pytest.mark.parametrize("tool", LISTING_STEPS)
+def test_times_of_steps_keep_to_the_schema(tool: str, device: str) -> None:
+    hosts = _partials(device)
+    result = run_tool(tool, hosts, Scope(["h0"]), {"step_times": "1"})
+    shown = json.loads(json.dumps(result.to_json(), allow_nan=False))
+    assert list(_validator(tool).iter_errors(shown)) == []
+    has_some = device in LISTING_STEPS[tool]
+    assert bool(shown["result"]["step_times"]["rows"]) == has_some
 
 
 @pytest.mark.parametrize("tool", TOOLS)

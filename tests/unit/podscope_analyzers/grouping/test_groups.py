@@ -683,3 +683,20 @@ def test_the_order_of_lines_changes_no_group(
     shuffled = list(planes.items())
     random.shuffle(shuffled)
     assert groups_by_event(prepare(make_space({HOST: dict(shuffled)}))) == straight
+
+
+def test_what_a_dataset_runs_hides_the_roots_within_it(make_space: SpaceMaker) -> None:
+    run = ("InstantiatedCapturedFunction::Run", 0, 50, {"_r": 1, "id": 3})
+    space = prepare(
+        make_space(
+            {
+                HOST: {
+                    "dataset": [run, ("TraceContext", 10, 20, {"_r": 1})],
+                    "main": [("train", 60, 90, {"_r": 1, "step_num": 4})],
+                }
+            }
+        )
+    )
+    # Neither what tf.data runs nor a root of its level within it is a group.
+    assert group_names(space) == ["train 4"]
+    assert groups_by_event(space)["TraceContext"] == [-1]

@@ -1,11 +1,14 @@
 """Requests of serving jobs: worked by hand, and with the reference's own cases."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from jsonschema import Draft202012Validator
 
 from podscope_analyzers.errors import ParameterError
 from podscope_analyzers.inference.aggregate import models_stats
@@ -26,6 +29,8 @@ from podscope_analyzers.tools import inference_profile
 from podscope_protos.v1 import xplane_pb2
 
 NOTHING = xplane_pb2.XSpace(hostnames=["vm"]).SerializeToString()
+ROOT = Path(__file__).resolve().parents[4]
+SCHEMA = json.loads((ROOT / "docs/reference/schema/inference_profile.json").read_text())
 Tables = dict[str, list[dict[str, Any]]]
 
 
@@ -47,6 +52,7 @@ def _tables(raw: bytes | list[bytes], **parameters: str) -> Tables:
     raws = raw if isinstance(raw, list) else [raw]
     hosts = [analyze_host(one, f"h{index}") for index, one in enumerate(raws)]
     result = run_tool("inference_profile", hosts, Scope([host.host for host in hosts]), parameters)
+    assert list(Draft202012Validator(SCHEMA).iter_errors(result.to_json())) == []
     return {
         name: [
             dict(zip([column.id for column in table.columns], row, strict=True))
@@ -195,9 +201,9 @@ def test_w18_a_requests_time_is_told_apart(serving_host: Callable[[], Any]) -> N
     times = {name: shown[name] for name in shown if name.endswith("_us") and name != "begin_us"}
     assert times == {
         "latency_us": 110,
-        "batching_delay_us": 0,
+        "batching_delay_us": None,
         "host_preprocess_us": 15,
-        "host_batch_formation_us": 0,
+        "host_batch_formation_us": None,
         "host_runtime_us": 10,
         "host_to_device_us": 5,
         "device_to_host_us": 5,

@@ -125,6 +125,60 @@ def test_an_instruction_of_unknown_cost_has_time_and_no_bytes(make_planes: MakeP
     assert len(ops.accesses.op) == 0
 
 
+def _called(make_planes: MakePlanes, config: str) -> OpDatabase:
+    """Two executions of a custom call, one behind the other."""
+    module = hlo_pb2.HloModuleProto(name="jit_f")
+    computation = module.computations.add(id=1, name="main", root_id=1)
+    call = computation.instructions.add(id=1, name="custom-call.1", opcode="custom-call")
+    call.custom_call_target = "triton_kernel_call_ffi"
+    call.backend_config = config.encode()
+    run = {"hlo_op": "xla::op::custom-call.1", "program_id": 1}
+    events = [("kernel", 100, 10, run), ("kernel", 110, 15, run)]
+    space = make_planes([{"name": "/device:GPU:0", "lines": {"s": events}}, metadata_plane(module)])
+    return device_op_database(space, read_programs(space))
+
+
+@pytest.mark.case("D4", "2.O12")
+@pytest.mark.parametrize(
+    "config",
+    [
+        '{"cost_estimate": {"flops": 1000, "transcendentals": 5, "bytes_accessed": 2000}}',
+        '{"custom_call_config": {"cost_estimate": {"flops": "1000", "bytes_accessed": "2000"}}}',
+    ],
+)
+def test_a_custom_call_costs_what_it_estimates_itself(make_planes: MakePlanes, config: str) -> None:
+    ops = _called(make_planes, config)
+    assert ops.text_column("name") == ["custom-call.1", "IDLE"]
+    columns = ("occurrences", "time_ps", "own_flops", "own_model_flops", "own_bytes_accessed")
+    found = [value(ops, "custom-call.1", name) for name in columns]
+    assert found == [2, 25, 2000, 2000, 4000]
+    assert value(ops, "custom-call.1", "cost_source") == CostSource.KERNEL
+    # The released reference knows nothing of it.
+    assert (
+        value(ops, "custom-call.1", "flops") == value(ops, "custom-call.1", "bytes_accessed") == 0
+    )
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        '{"cost_estimate": {"flops": -7, "bytes_accessed": 1e300}}',
+        '{"cost_estimate": {"flops": true, "bytes_accessed": "many"}}',
+        '{"cost_estimate": 3}',
+        '["cost_estimate"]',
+        '{"cost_estimate": {',
+        '{"cost_estimate": ' + 2000 * "[" + 2000 * "]" + "}",
+        "",
+    ],
+)
+def test_an_estimate_that_is_none_leaves_the_cost_unknown(
+    make_planes: MakePlanes, config: str
+) -> None:
+    ops = _called(make_planes, config)
+    assert value(ops, "custom-call.1", "own_flops") == 0
+    assert value(ops, "custom-call.1", "own_bytes_accessed") == 0
+
+
 def test_a_run_takes_the_last_stat_times_its_length_and_ours_prefers_stats(
     make_planes: MakePlanes,
 ) -> None:

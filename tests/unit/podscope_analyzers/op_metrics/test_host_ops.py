@@ -120,6 +120,25 @@ def test_an_eager_execution_marks_its_operation(make_planes: MakePlanes, stored:
     assert bool(ops.column("is_eager")[0]) == bool(stored)
 
 
+def test_the_end_of_a_discarded_operation_discards_all_around_it(make_planes: MakePlanes) -> None:
+    # The child ends with its parent, whose end comes first and discards it; its own end then
+    # finds no begin and empties the stack, so that the outermost operation is not counted.
+    ops = host(
+        make_planes,
+        a=[
+            ("outer:Outer", 0, 20),
+            ("parent:Parent", 1, 9),
+            ("child:Child", 2, 8),
+            ("later:Later", 12, 2),
+        ],
+    )
+    assert rows(ops) == [
+        ("parent", "Parent", 1, 9, 9),
+        ("later", "Later", 1, 2, 2),
+        ("IDLE", "IDLE", 0, 9, 9),
+    ]
+
+
 def reference_match(
     spans: list[tuple[int, int]],
 ) -> tuple[dict[int, int], dict[int, int]]:
@@ -141,6 +160,8 @@ def reference_match(
             ended[number], self_ps[number] = place, duration - children
             if stack:
                 stack[-1][1] += duration
+        else:
+            stack.clear()
     return ended, self_ps
 
 
