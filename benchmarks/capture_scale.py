@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import psutil
 
 from podscope_agent.simulator import Pod, serve
 from podscope_protos import methods
@@ -39,6 +40,11 @@ def used() -> tuple[float, float]:
     """CPU seconds and peak resident MiB of this process."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+def cpu_of(pods: list[psutil.Process]) -> float:
+    """CPU seconds of the simulated hosts so far."""
+    return sum(times.user + times.system for times in (pod.cpu_times() for pod in pods))
 
 
 def collector(options: dict[str, Any]) -> dict[str, Any]:
@@ -183,20 +189,28 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
         addresses: list[str] = []
+        pods: list[psutil.Process] = []
         for first in range(0, chosen.hosts, POD_HOSTS):
             count = min(POD_HOSTS, chosen.hosts - first)
             pod = Pod("cpu", hosts=count, steps=1, host_bytes=chosen.host_bytes)
-            addresses += stack.enter_context(serve(pod)).addresses
+            served = stack.enter_context(serve(pod))
+            addresses += served.addresses
+            pods.append(psutil.Process(served.process_id))
+        before = cpu_of(pods)
         reference = child("bare", {"addresses": addresses}, None)
+        reference["pods"] = cpu_of(pods) - before
         request = {"targets": addresses, "duration_ms": chosen.duration_ms}
         request |= {"timeout_ms": 600_000, "expected_host_bytes": chosen.host_bytes}
+        before = cpu_of(pods)
         ours = child("collector", {"folder": folder, "request": request}, chosen.files)
+        ours["pods"] = cpu_of(pods) - before
     rate = reference["bytes"] / reference["wall"]
     print(f"{chosen.hosts:,} hosts, {ours['bytes'] / 1e6:,.0f} MB, {chosen.duration_ms} ms windows")
     for name, side in (("bare client", reference), ("collector", ours)):
         print(
             f"  {name:12s} wall {side['wall']:7.1f} s   CPU {side['cpu']:6.1f} s   "
-            f"peak {side['peak']:6.0f} MiB   {side['bytes'] / side['wall'] / 1e6:6.0f} MB/s"
+            f"peak {side['peak']:6.0f} MiB   {side['bytes'] / side['wall'] / 1e6:6.0f} MB/s   "
+            f"CPU of the hosts {side['pods']:6.1f} s"
         )
     longest = max(chosen.duration_ms / 1000, ours["bytes"] / rate)
     done = ours["states"].get("done", 0)
