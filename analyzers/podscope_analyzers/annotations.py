@@ -16,7 +16,8 @@ from podscope_analyzers.kernels import natural_order, nest
 from podscope_analyzers.kernels.groups import sum_groups
 from podscope_analyzers.op_metrics.host import STAGE_ID
 from podscope_analyzers.op_names import PYTHON_FRAME, OpCategory, parse_op_name
-from podscope_analyzers.plane_views import HOST_PLANE, OpLine, OpSpace, notable_columns
+from podscope_analyzers.plane_views import OpLine, OpSpace, notable_columns
+from podscope_analyzers.planes import HOST_PLANE
 
 Int64s = npt.NDArray[np.int64]
 

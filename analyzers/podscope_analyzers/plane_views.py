@@ -1,16 +1,13 @@
 """What analyses of operations need of prepared spaces, planes and lines."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from podscope_analyzers.planes import GPU_PREFIX, TPU_PREFIX
 from podscope_analyzers.xspace import Columns, Sifted, StatValue
-
-HOST_PLANE: Final = "/host:CPU"
-GPU_PREFIX: Final = "/device:GPU:"
-TPU_PREFIX: Final = "/device:TPU:"
 
 T = TypeVar("T")
 

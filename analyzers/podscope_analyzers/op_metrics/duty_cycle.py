@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podscope_analyzers.kernels import union, union_of_rows
-from podscope_analyzers.op_metrics.tpu import SPARSE_CORE_MODULES, SPARSE_CORE_OPS
 from podscope_analyzers.plane_views import OpPlane
+from podscope_analyzers.planes import SPARSE_CORE_MODULES, SPARSE_CORE_OPS, XLA_MODULES, XLA_OPS
 from podscope_analyzers.xspace import Columns
 
 Int64s = NDArray[np.int64]
@@ -91,13 +91,13 @@ def core_activity(plane: OpPlane) -> CoreActivity:
     whole, trusted = [], []
     for line in plane.lines:
         name = line.name
-        if name not in ("XLA Ops", SPARSE_CORE_OPS, "XLA Modules", SPARSE_CORE_MODULES):
+        if name not in (XLA_OPS, SPARSE_CORE_OPS, XLA_MODULES, SPARSE_CORE_MODULES):
             continue
         columns = line.columns(_COST_STATS)
         if not len(columns):
             continue
         is_active = is_trusted = np.full(len(plane.event_metadata), name == SPARSE_CORE_OPS)
-        if name == "XLA Ops":
+        if name == XLA_OPS:
             table = plane.event_metadata
             every = np.arange(len(table) - 1)
             categories, has_work = table.made_of(every, "duty", lambda: _metadata(plane))

@@ -9,15 +9,15 @@ from podscope_analyzers.op_metrics.database import OpDatabase
 from podscope_analyzers.op_metrics.duty_cycle import core_activity, sum_over_chips
 from podscope_analyzers.op_metrics.gpu import gpu_plane_ops
 from podscope_analyzers.op_metrics.host import host_plane_ops
-from podscope_analyzers.op_metrics.sparse_core import sparse_core_ops
-from podscope_analyzers.op_metrics.tpu import TENSOR_CORE_PLANE, ModuleKey, tensor_core_ops
+from podscope_analyzers.op_metrics.tpu.lines import ModuleKey
+from podscope_analyzers.op_metrics.tpu.sparse_core import sparse_core_ops
+from podscope_analyzers.op_metrics.tpu.tensor_core import tensor_core_ops
 from podscope_analyzers.plane_views import (
-    GPU_PREFIX,
-    HOST_PLANE,
     OpPlane,
     OpSpace,
     device_planes,
 )
+from podscope_analyzers.planes import GPU_PREFIX, HOST_PLANE, is_tensor_core
 from podscope_analyzers.step_times import StepTimes
 
 
@@ -57,7 +57,7 @@ def device_op_database(
 def _tpu_database(
     space: OpSpace, planes: list[OpPlane], programs: Programs, also: Callable[[OpPlane], StepTimes]
 ) -> OpDatabase:
-    tensor_cores = [plane for plane in planes if TENSOR_CORE_PLANE.fullmatch(plane.name)]
+    tensor_cores = [plane for plane in planes if is_tensor_core(plane.name)]
     offloaded: dict[ModuleKey, OpDatabase] = {}
     activity = {}
     for plane in planes:

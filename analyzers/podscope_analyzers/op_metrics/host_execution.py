@@ -20,7 +20,8 @@ from podscope_analyzers.op_metrics.database import CostSource, OpDatabase
 from podscope_analyzers.op_metrics.framework_view import UNKNOWN_TYPE
 from podscope_analyzers.op_metrics.grouping import group_rows
 from podscope_analyzers.op_metrics.texts import TextTable
-from podscope_analyzers.plane_views import HOST_PLANE, OpLine, OpPlane, OpSpace, notable_columns
+from podscope_analyzers.plane_views import OpLine, OpPlane, OpSpace, notable_columns
+from podscope_analyzers.planes import HOST_PLANE
 from podscope_analyzers.step_times import StepTimes
 
 Int64s = NDArray[np.int64]

@@ -5,18 +5,20 @@ from typing import Final
 import numpy as np
 
 from podscope_analyzers.hlo import Programs
-from podscope_analyzers.op_metrics.tpu import TENSOR_CORE_PLANE
 from podscope_analyzers.peaks import GpuCapabilities, PerfEnv, gpu_peaks, tpu_peaks
 from podscope_analyzers.plane_views import (
-    GPU_PREFIX,
-    HOST_PLANE,
-    TPU_PREFIX,
     OpLine,
     OpPlane,
     OpSpace,
     device_planes,
 )
-from podscope_analyzers.planes import XLA_MODULES
+from podscope_analyzers.planes import (
+    GPU_PREFIX,
+    HOST_PLANE,
+    TPU_PREFIX,
+    XLA_MODULES,
+    is_tensor_core,
+)
 from podscope_analyzers.run_environment import (
     CPU,
     LOCALHOST,
@@ -34,14 +36,14 @@ def host_run_environment(space: OpSpace, programs: Programs) -> RunEnvironment:
     if devices and devices[0].name.startswith(TPU_PREFIX):
         # Also where the tracer does not say which.
         hardware = "TPU"
-        cores = sum(TENSOR_CORE_PLANE.fullmatch(plane.name) is not None for plane in devices)
+        cores = sum(is_tensor_core(plane.name) for plane in devices)
         told = devices[0].stats.get("device_type_string")
         device_type = told if isinstance(told, str) else ""
     elif devices:
         cores = len(devices)
         device_type = GpuCapabilities.of(devices[0].stats).model
     host = next((plane for plane in space.planes if plane.name == HOST_PLANE), None)
-    tensor_cores = [plane for plane in devices if TENSOR_CORE_PLANE.fullmatch(plane.name)]
+    tensor_cores = [plane for plane in devices if is_tensor_core(plane.name)]
     steps, time_ps = _decode_steps(host, tensor_cores)
     measured = host.stats if host else {}
     mxu, hbm = (

@@ -1,30 +1,23 @@
 """Operations of SparseCores, by the module that a TensorCore offloaded to them."""
 
 from collections.abc import Mapping
-from typing import Final
 
 import numpy as np
 
 from podscope_analyzers.hlo import Programs
 from podscope_analyzers.op_metrics.database import CoreType, OpDatabase
-from podscope_analyzers.op_metrics.tpu import (
-    SPARSE_CORE_MODULES,
-    SPARSE_CORE_OPS,
+from podscope_analyzers.op_metrics.tpu.lines import (
+    DEVICE_SPAN,
+    LINK_STATS,
     ModuleKey,
     OpSums,
     decode_ops,
     device_spans,
-    merge_ops,
     op_sums,
 )
+from podscope_analyzers.op_metrics.tpu.merging import merge_ops
 from podscope_analyzers.plane_views import OpPlane
-
-_MODULE_STATS: Final = (
-    "device_offset_ps",
-    "device_duration_ps",
-    "offload_core_id",
-    "tc_offload_start_id",
-)
+from podscope_analyzers.planes import SPARSE_CORE_MODULES, SPARSE_CORE_OPS
 
 
 def sparse_core_ops(plane: OpPlane) -> Mapping[ModuleKey, OpDatabase]:
@@ -37,8 +30,8 @@ def sparse_core_ops(plane: OpPlane) -> Mapping[ModuleKey, OpDatabase]:
     for line in plane.lines:
         if line.name != SPARSE_CORE_MODULES:
             continue
-        columns = line.columns(_MODULE_STATS)
-        core, start_id = (columns.stat(name) for name in _MODULE_STATS[2:])
+        columns = line.columns((*DEVICE_SPAN, *LINK_STATS))
+        core, start_id = (columns.stat(name) for name in LINK_STATS)
         linked = np.flatnonzero(core.present() & start_id.present())
         start, duration = device_spans(columns)
         starts.append(start[linked])

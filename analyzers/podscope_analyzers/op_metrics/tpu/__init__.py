@@ -1,0 +1,1 @@
+"""Operations of TPU cores: nested events of the tracer, with costs from their metadata."""
