@@ -206,3 +206,30 @@ def test_computations_that_call_each_other_end() -> None:
         more=calling,
     )
     assert dot_text(loop, required_node(loop, "n9"), 5).count("subgraph") == 1
+
+
+def test_instructions_that_many_paths_lead_to_are_gone_on_from_once() -> None:
+    layers = [range(10 * layer, 10 * layer + 4) for layer in range(1, 25)]
+    woven = program(
+        *(one(i, opcode="parameter") for i in layers[0]),
+        *(one(i, *before) for before, layer in pairwise(layers) for i in layer),
+    )
+    drawn = dot_text(woven, required_node(woven, "n10"), 30)
+    # Of the last layer's four, each has a box, and the line to each of them says its name.
+    assert all(f"<b>n{i}</b>" in drawn for layer in layers[1:] for i in layer)
+
+
+def test_places_that_nothing_stands_at_are_passed_over() -> None:
+    # A parameter before the first, a part before a tuple's first, and a part of nothing.
+    broken = program(
+        one(1, opcode="constant"),
+        one(2, opcode="get-tuple-element") + " tuple_index: -7",
+        one(3, 1, opcode="call") + " called_computation_ids: 2",
+        one(9, 2, 3),
+        more=f'computations {{ name: "inner" id: 2 root_id: 12 instructions {{ {F32} '
+        f"{one(11, opcode='parameter')} parameter_number: -2 }} instructions {{ {F32} "
+        f"{one(12, 11)} }} }}",
+    )
+    drawn = dot_text(broken, required_node(broken, "n9"), 3)
+    assert "tuple-element -7 of" in drawn
+    assert "<b>Parameter -2</b>" in drawn
