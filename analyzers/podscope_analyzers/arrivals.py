@@ -69,6 +69,7 @@ class Meetings:
         id: Of the collective, likewise.
         occurrence: Which of that id in the step, from 0, likewise.
         waited_ps: Time in the collective, of the host's core that waits least.
+        ended_ps: When the last core of the host leaves it, by the host's own times.
         late_ps: Lateness by durations, against the median of the other hosts.
         clock_late_ps: By begins on corrected clocks; of hosts whose clock is known.
         error_ps: Of the latter, shape (hosts,); NaN where the clock is unknown.
@@ -80,6 +81,7 @@ class Meetings:
     id: Int64s
     occurrence: Int64s
     waited_ps: Float64s
+    ended_ps: Float64s
     late_ps: Float64s
     clock_late_ps: Float64s
     error_ps: Float64s
@@ -182,6 +184,7 @@ def find_meetings(steps: StepDatabase, shift_of: Mapping[int, Shift]) -> Meeting
         id=rows[1, met],
         occurrence=rows[2, met],
         waited_ps=waited,
+        ended_ps=ended,
         late_ps=lateness(-waited),
         clock_late_ps=lateness(arrived + shift[:, None]),
         error_ps=error,

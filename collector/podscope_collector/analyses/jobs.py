@@ -8,13 +8,15 @@ from typing import Any
 
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.clocks import HostClock
+from podscope_analyzers.common_ends import find_common_ends
 from podscope_analyzers.partials import PARTS
 from podscope_analyzers.pipeline import analyze_host, combine, run_on_stats
 from podscope_analyzers.registry import TOOLS, Tool
 from podscope_analyzers.result import MissingHost, Scope, Table, ToolResult
 from podscope_analyzers.summary import summarize_hosts
-from podscope_analyzers.xspace import verify
+from podscope_analyzers.xspace import open_xspace, verify
 from podscope_collector.analyses.pod_states import StoredPartial, bring_up_to_date, open_state
+from podscope_collector.captures.recorded_window import recorded_window_ns
 from podscope_collector.storage import Storage
 
 _ALL_HOSTS = "ALL_HOSTS"
@@ -44,7 +46,8 @@ def analyze_stored_host(
     """Analyse one stored XSpace; its partial goes to storage.
 
     Returns:
-        ``summary``, ``partial_file``, ``partial_digest`` and ``results``, ready for the database.
+        ``summary``, ``window_ns``, ``partial_file``, ``partial_digest`` and ``results``, ready for
+        the database.
 
     Raises:
         XSpaceError: It is damaged, in whatever part.
@@ -53,6 +56,7 @@ def analyze_stored_host(
     xspace = storage.read_xspace(session, host)
     # On arrival only the structure was checked, and no analysis reads all of it.
     verify(xspace)
+    window_ns = recorded_window_ns(open_xspace(xspace))
     partial = analyze_host(xspace, host)
     # The parts first: whoever finds the partial finds them too.
     for part in PARTS:
@@ -63,6 +67,7 @@ def analyze_stored_host(
     summary = {name: getattr(partial.summary, name) for name in _SUMMARY_FIELDS}
     return {
         "summary": {**summary, "breakdown": dict(partial.summary.breakdown)},
+        "window_ns": window_ns,
         "partial_file": stored.path,
         "partial_digest": stored.sha256,
         "results": [
@@ -115,7 +120,8 @@ def reduce_stored_capture(
         clocks: Host, offset and error of each clock that was measured, nanoseconds.
 
     Returns:
-        ``summary``, ``pod_viewer_rows`` and ``results``, ready for the database.
+        ``summary``, ``pod_viewer_rows`` and ``results``, ready for the database, and
+        ``common_ends`` of the hosts where they share any.
     """
     storage = Storage(storage_root)
     scope = Scope(
@@ -127,12 +133,15 @@ def reduce_stored_capture(
     )
     tools = _Results(open_state(storage, files).stats, scope)
     pod = tools.of(TOOLS["pod_viewer"])
-    summary = summarize_hosts(tools.stats(keep_incomplete_steps=False)).to_json()
+    stats = tools.stats(keep_incomplete_steps=False)
+    summary = summarize_hosts(stats).to_json()
+    ends = find_common_ends(stats, scope.clocks)
     return {
         "summary": {
             **{name: summary[name] for name in (*_SUMMARY_FIELDS, "breakdown")},
             "slow_host": pod.result["straggler"]["host"],
         },
+        "common_ends": None if ends is None else ends.to_json(),
         "pod_viewer_rows": _pod_viewer_rows(pod.tables["steps"]),
         "results": [
             _packed(tools.of(tool), storage, session, _ALL_HOSTS, max_inline_bytes)

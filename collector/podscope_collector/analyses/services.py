@@ -15,8 +15,10 @@ from podscope_collector.analyses.models import (
     StoredToolResult,
 )
 from podscope_collector.analyses.pod_states import StoredPartial
+from podscope_collector.captures.clocks import ClockOffset, align, check_clocks
 from podscope_collector.captures.models import Capture, CaptureHost
 from podscope_collector.captures.progress import next_revision
+from podscope_collector.captures.services import recorded_windows
 from podscope_collector.captures.states import AnalysisState
 from podscope_collector.db import JsonObject
 from podscope_collector.errors import InputNotFoundError
@@ -58,6 +60,9 @@ def store_host(
     host.analysis_state = AnalysisState.DONE
     host.analysis_error = None
     host.analysis_seconds = seconds
+    if host.window_start_ns is None:
+        # An agent stored the profile: no byte of it was read until now.
+        host.window_start_ns, host.window_stop_ns = found["window_ns"]
     session.merge(
         HostSummary(
             capture_host_id=host.id,
@@ -181,7 +186,16 @@ def store_capture(
     results = [{**result, "generation": generation} for result in found["results"]]
     replaced = {file for file in before if file} - {result["file"] for result in results}
     _store_results(session, capture_id, "", results, now)
-    capture.summary = found["summary"]
+    windows = recorded_windows(capture.hosts)
+    # Of profiles that agents stored by themselves nobody knew it before the analysis.
+    alignment = align(windows)
+    capture.alignment = None if alignment is None else alignment.to_json()
+    measured = {host: ClockOffset(*clock) for host, *clock in clocks_of(session, capture_id)}
+    check = check_clocks(found["common_ends"], windows, measured)
+    capture.summary = {
+        **found["summary"],
+        "clock_check": None if check is None else check.to_json(),
+    }
     capture.revision = revision
     if capture.reduce_claimed_at is None:
         # Repeated since: hosts come that are not in these results; the next reduce has them.

@@ -1,7 +1,7 @@
 """How far another host's clock is from ours, by pings; and how well hosts started together."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 
@@ -155,6 +155,81 @@ def align(windows: Sequence[HostWindow]) -> Alignment | None:
         common_start_ns=common_start,
         common_ns=common_ns,
         outside=tuple(found[0] for found in corrected if found[0] in outside),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ClockCheck:
+    """What the profiles themselves say of the hosts' clocks, when they have been analysed.
+
+    Attributes:
+        basis: ``collective_ends`` or ``step_ends``: what the hosts do together.
+        hosts: Those that were compared.
+        ends: So many of them.
+        residual_ns: How far two hosts' clocks still are apart, corrected as far as they were
+            measured.
+        error_ns: Right to within this.
+        promised_ns: What the pings promised of two hosts; None where a clock was not measured.
+        ahead: The host whose clock is most ahead.
+        behind: And the one that is most behind.
+        unplaced: Hosts that could not be compared.
+        skew_ns: Between the first start and the last by the clocks of the common ends; None where
+            only steps end together, or profiles do not tell their start.
+    """
+
+    basis: str
+    hosts: int
+    ends: int
+    residual_ns: int
+    error_ns: int
+    promised_ns: int | None
+    ahead: str
+    behind: str
+    unplaced: tuple[str, ...]
+    skew_ns: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As the database and the API have it."""
+        return {**asdict(self), "unplaced": list(self.unplaced)}
+
+
+def check_clocks(
+    ends: Mapping[str, Any] | None,
+    windows: Sequence[HostWindow],
+    measured: Mapping[str, ClockOffset],
+) -> ClockCheck | None:
+    """Compare what the pings said with the ends that the hosts share; None without any.
+
+    Nothing is corrected by it: a difference that remains is told, so that no slow host can be
+    mistaken for a wrong clock and vanish.
+
+    Args:
+        ends: ``CommonEnds.to_json()``.
+        windows: Of the hosts whose profiles tell.
+        measured: Clocks by host, as far as they were.
+    """
+    if ends is None or len(ends["difference_ns"]) < 2:
+        return None
+    apart: dict[str, int] = ends["difference_ns"]
+    ahead, behind = max(apart, key=apart.__getitem__), min(apart, key=apart.__getitem__)
+    known = [measured[host].error_ns for host in apart if host in measured]
+    starts = [
+        window.start_ns - _shift(window) - apart[window.host]
+        for window in windows
+        if window.host in apart
+    ]
+    tells_start = ends["basis"] == "collective_ends" and len(starts) > 1
+    return ClockCheck(
+        basis=ends["basis"],
+        hosts=len(apart),
+        ends=ends["end_count"],
+        residual_ns=apart[ahead] - apart[behind],
+        error_ns=ends["error_ns"],
+        promised_ns=2 * max(known) if len(known) == len(apart) else None,
+        ahead=ahead,
+        behind=behind,
+        unplaced=tuple(ends["unplaced"]),
+        skew_ns=max(starts) - min(starts) if tells_start else None,
     )
 
 

@@ -14,6 +14,7 @@ from podscope_collector.captured_hosts import (
 )
 from podscope_collector.captures.incoming import IncomingProfile
 from podscope_collector.captures.reasons import Failure, NextStep
+from podscope_collector.captures.recorded_window import recorded_window_ns
 from podscope_collector.captures.response import ResponseError, unwrap
 from podscope_collector.captures.states import ReasonCode
 from podscope_collector.errors import InputNotFoundError
@@ -223,16 +224,7 @@ def _check(xspace: bytes | memoryview | mmap) -> _Checked:
     try:
         space = open_xspace(xspace)
         complaints = [*space.errors, *space.warnings][:MAX_WARNINGS]
-        environment = space.plane("Task Environment")
-        told = {} if environment is None else environment.stats
+        window_ns = recorded_window_ns(space)
     except XSpaceError as error:
         raise _Invalid(str(error)) from error
-    return _Checked(
-        tuple(text[:MAX_WARNING_LENGTH] for text in complaints),
-        (_moment(told.get("profile_start_time")), _moment(told.get("profile_stop_time"))),
-    )
-
-
-def _moment(told: object) -> int | None:
-    """A Unix time in nanoseconds that the database can hold."""
-    return told if isinstance(told, int) and 0 < told < 2**62 else None
+    return _Checked(tuple(text[:MAX_WARNING_LENGTH] for text in complaints), window_ns)

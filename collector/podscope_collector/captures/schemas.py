@@ -26,6 +26,25 @@ class CategoryShare(BaseModel):
     ratio: float
 
 
+class ClockCheckView(BaseModel):
+    """How far the hosts' clocks still are apart, by the ends of what they do together.
+
+    ``promised_ns`` is null when a host's clock was not measured, ``skew_ns`` when only steps end
+    together or profiles do not tell their start.
+    """
+
+    basis: str
+    hosts: int
+    ends: int
+    residual_ns: int
+    error_ns: int
+    promised_ns: int | None
+    ahead: str
+    behind: str
+    unplaced: list[str]
+    skew_ns: int | None
+
+
 class CaptureSummary(BaseModel):
     """Figures of the whole capture; null where they cannot be computed."""
 
@@ -36,6 +55,7 @@ class CaptureSummary(BaseModel):
     flops_per_second: float | None = None
     breakdown: list[CategoryShare] = []
     slow_host: str | None = None
+    clock_check: ClockCheckView | None = None
 
 
 class AlignmentView(BaseModel):

@@ -318,7 +318,7 @@ def finish_capture(
     # What was asked for wins over a quorum that happens to be met.
     is_cancelled = capture.cancelled_at is not None and HostState.CANCELLED in states
     capture.state = CaptureState.CANCELLED if is_cancelled else decide(capture.quorum, states)
-    alignment = align(_windows(capture.hosts))
+    alignment = align(recorded_windows(capture.hosts))
     capture.alignment = None if alignment is None else alignment.to_json()
     capture.error = error
     capture.started_at = capture.started_at or now
@@ -342,7 +342,8 @@ def _without_parts(hosts: Sequence[CaptureHost]) -> list[CaptureHost]:
     ]
 
 
-def _windows(hosts: Iterable[CaptureHost]) -> list[HostWindow]:
+def recorded_windows(hosts: Iterable[CaptureHost]) -> list[HostWindow]:
+    """What the captured hosts recorded when, of those whose profile tells."""
     return [
         HostWindow(
             host.host,

@@ -135,6 +135,24 @@ def alignment_text(told: Mapping[str, Any] | None) -> str:
     return f"{line}\n"
 
 
+def clock_check_text(told: Mapping[str, Any] | None) -> str:
+    """What the profiles themselves say of the clocks, in one line; empty where nothing does."""
+    if told is None:
+        return ""
+    what = "collectives" if told["basis"] == "collective_ends" else "steps"
+    line = (
+        f"apart by {told['residual_ns'] / 1e6:.3f} ms (± {told['error_ns'] / 1e6:.3f} ms) at the "
+        f"common ends of {told['ends']:,} {what} of {told['hosts']:,} hosts"
+    )
+    if told["promised_ns"] is not None:
+        line += f"; measured to within {told['promised_ns'] / 1e6:.3f} ms"
+    if told["skew_ns"] is not None:
+        line += f"; by these ends started within {told['skew_ns'] / 1e6:.2f} ms"
+    if told["unplaced"]:
+        line += f"; not comparable: {', '.join(told['unplaced'][:5])}"
+    return line
+
+
 def summary(state: str, hosts: Iterable[HostUpdate]) -> str:
     """The table of all hosts, as plain text that also reads well in a log file."""
     found = list(hosts)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from podscope_collector.cli.capture import show_ended
-from podscope_collector.cli.capture_progress import Progress, alignment_text
+from podscope_collector.cli.capture_progress import Progress, alignment_text, clock_check_text
 from podscope_collector.cli.capture_remote import follow
 from podscope_collector.cli.options import AsJson, ClientTokenFile, Url, print_json
 from podscope_collector.client import DEFAULT_URL, ServiceClient, as_of_podscope
@@ -93,6 +93,7 @@ def show_capture(
                 f"{capture['state']}, {capture['hosts_done']} of {capture['hosts_total']} hosts",
             ),
             ("started", alignment_text(capture["alignment"]).strip() or "unknown"),
+            ("clocks", clock_check_text(summary.get("clock_check")) or "no common ends"),
             ("left out", "; ".join(capture["left_out"]) or "none"),
             ("analysis", capture["analysis"]["error"] or capture["analysis"]["state"]),
             ("step time", f"{_number(summary.get('step_time_ms'))} ms" if summary else "none"),

@@ -13,7 +13,9 @@ from podscope_collector.captures.models import Trigger
 from podscope_collector.captures.schemas import (
     AlignmentView,
     CaptureAnalysis,
+    CaptureSummary,
     CaptureView,
+    ClockCheckView,
 )
 from podscope_collector.captures.states import AnalysisState, CaptureState
 from podscope_collector.cli import captures
@@ -40,7 +42,20 @@ VIEW = CaptureView(
     bytes=10,
     error=None,
     analysis=CaptureAnalysis(state=AnalysisState.DONE, hosts_done=2, hosts_total=2, error=None),
-    summary=None,
+    summary=CaptureSummary(
+        clock_check=ClockCheckView(
+            basis="collective_ends",
+            hosts=2,
+            ends=1200,
+            residual_ns=40_000,
+            error_ns=3_000,
+            promised_ns=500_000,
+            ahead="w1",
+            behind="w0",
+            unplaced=[],
+            skew_ns=1_460_000,
+        )
+    ),
     alignment=AlignmentView(
         hosts=2,
         skew_ns=1_500_000,
@@ -94,6 +109,10 @@ def test_a_capture_is_shown_with_who_asked_its_labels_and_how_its_hosts_started(
     assert lines["labels"] == "job=7"
     assert lines["left out"] == "pod w3 does not run"
     assert lines["started"] == "started within 1.50 ms (± 0.25 ms), 1,998 ms in common"
+    assert lines["clocks"] == (
+        "apart by 0.040 ms (± 0.003 ms) at the common ends of 1,200 collectives of 2 hosts; "
+        "measured to within 0.500 ms; by these ends started within 1.46 ms"
+    )
 
 
 def test_the_list_has_them_in_columns(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,32 @@ export interface CaptureSummary {
   readonly flops_per_second: number | null;
   readonly breakdown: readonly { readonly category: string; readonly ratio: number }[] | null;
   readonly slow_host: string | null;
+  readonly clock_check?: ClockCheck | null;
+}
+
+/** How far the hosts' clocks still are apart, by the ends of what they do together. */
+export interface ClockCheck {
+  readonly basis: "collective_ends" | "step_ends";
+  readonly hosts: number;
+  readonly ends: number;
+  readonly residual_ns: number;
+  readonly error_ns: number;
+  /** What the pings promised; null when a clock was not measured. */
+  readonly promised_ns: number | null;
+  readonly ahead: string;
+  readonly behind: string;
+  readonly unplaced: readonly string[];
+  /** Between the first start and the last by these ends. */
+  readonly skew_ns: number | null;
+}
+
+/** How well the hosts started together. */
+export interface Alignment {
+  readonly hosts: number;
+  readonly skew_ns: number;
+  readonly error_ns: number | null;
+  readonly common_ns: number | null;
+  readonly outside: readonly string[];
 }
 
 export interface CaptureAnalysis {
@@ -48,6 +74,7 @@ export interface Capture {
   readonly error: string | null;
   readonly analysis: CaptureAnalysis | null;
   readonly summary: CaptureSummary | null;
+  readonly alignment: Alignment | null;
   readonly schedule_id: string | null;
 }
 

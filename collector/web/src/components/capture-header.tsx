@@ -10,6 +10,7 @@ import { ago, fullTime } from "../format/time";
 import { runOf, startedAt } from "../pages/captures/filter";
 import { statusOf } from "../pages/captures/status";
 import { useShortcuts } from "../keys";
+import { startedTogether } from "../tools/clocks";
 import { toolPath } from "../tools/pages";
 import { go, href, parameter, setQuery } from "../url";
 import { Badge } from "./basics";
@@ -67,6 +68,7 @@ export function CaptureHeader(props: {
   );
   const losses = result && lossWords(result);
   const summary = capture.summary;
+  const together = startedTogether(capture);
   return (
     <header class="capture-header">
       <div class="capture-line">
@@ -95,6 +97,7 @@ export function CaptureHeader(props: {
         {summary?.device_type && <span>{summary.device_type}</span>}
         {summary?.step_count != null && <span><b>{count(summary.step_count)}</b> {summary.step_count === 1 ? "step" : "steps"}</span>}
         <span title={fullTime(started, now)}>{ago(started, now)}</span>
+        {together && (together.isApart ? <Badge tone="warn" title={together.detail}>{together.words}</Badge> : <span title={together.detail}>{together.words}</span>)}
         <span class="spring" />
         {isRunning(capture) && <Act words="Cancel" act={() => api.cancel(capture.id)} />}
         {isLive(capture) && <Badge tone="info">{statusOf(capture).words}</Badge>}

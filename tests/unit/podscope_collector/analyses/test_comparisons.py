@@ -111,6 +111,20 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     database.dispose()
 
 
+def test_an_analysed_capture_tells_its_clocks_though_nobody_looked_into_it_before(
+    served: Served,
+) -> None:
+    capture = served.client.get(f"/api/v1/captures/{served.ids['slow']}").json()
+    assert (capture["alignment"]["hosts"], capture["alignment"]["error_ns"]) == (2, None)
+    check = capture["summary"]["clock_check"]
+    assert (check["basis"], check["hosts"], check["promised_ns"]) == ("collective_ends", 2, None)
+    # The simulated clocks are right, and one of the hosts is slow.
+    assert check["residual_ns"] <= 2
+    assert abs(check["skew_ns"] - capture["alignment"]["skew_ns"]) <= 2
+    hosts = served.client.get(f"/api/v1/captures/{served.ids['slow']}/hosts").json()["items"]
+    assert all(host["window_start_ns"] < host["window_stop_ns"] for host in hosts)
+
+
 @pytest.mark.parametrize("tool", ["overview_page", "pod_viewer", "op_profile", "memory_viewer"])
 def test_the_service_says_what_the_command_says_of_the_same_files(
     served: Served, tool: str, capsys: pytest.CaptureFixture[str]

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from podscope_agent.simulator import Pod, build_xspace
 from podscope_analyzers.clocks import HostClock
 from podscope_analyzers.pipeline import analyze_host, run_tool
@@ -77,3 +79,7 @@ def test_clocks_that_the_capture_measured_reach_the_results(tmp_path: Path) -> N
     body = _bodies(reduced)["pod_viewer"]
     assert body == json.loads(json.dumps(run_tool("pod_viewer", hosts, scope).to_json()))
     assert body["result"]["straggler"]["stragglers"][0]["arrival"]["basis"] == "clocks"
+    ends = reduced["common_ends"]
+    assert ends["basis"] == "collective_ends"
+    # The second host is slow, and its clock was right all the same.
+    assert ends["difference_ns"] == pytest.approx(dict.fromkeys(NAMES, 0), abs=2)

@@ -282,7 +282,12 @@ def _found(text: str, file: str | None = None) -> dict[str, Any]:
         "file": file,
         "size_bytes": 9,
     }
-    return {"summary": {"text": text}, "pod_viewer_rows": [], "results": [result]}
+    return {
+        "summary": {"text": text},
+        "common_ends": None,
+        "pod_viewer_rows": [],
+        "results": [result],
+    }
 
 
 def test_results_of_a_state_that_was_replaced_are_dropped(
@@ -314,4 +319,7 @@ def test_results_of_a_state_that_was_replaced_are_dropped(
     assert found.body == {"text": "second"}
     with database.reading() as session:
         row = session.get_one(Capture, capture.id)
-        assert (row.summary, row.analysis_state) == ({"text": "second"}, AnalysisState.DONE)
+        assert (row.summary, row.analysis_state) == (
+            {"text": "second", "clock_check": None},
+            AnalysisState.DONE,
+        )

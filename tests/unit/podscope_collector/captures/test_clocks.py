@@ -1,5 +1,6 @@
 import asyncio
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -7,12 +8,14 @@ from hypothesis import strategies as st
 
 from podscope_collector.captures.agents import PingTurns
 from podscope_collector.captures.clocks import (
+    ClockCheck,
     ClockOffset,
     HostWindow,
     Ping,
     align,
     better,
     between,
+    check_clocks,
     offset_of,
 )
 
@@ -107,6 +110,49 @@ def test_a_profile_that_does_not_tell_its_end_leaves_the_common_window_open() ->
     found = align([window("a", 1000, None), window("b", 1003, 3003)])
     assert found is not None
     assert found.common_ns is None
+
+
+def _ends(basis: str = "collective_ends", **apart: int) -> dict[str, Any]:
+    return {
+        "basis": basis,
+        "difference_ns": apart,
+        "end_count": 8,
+        "error_ns": 20_000,
+        "unplaced": ["d"],
+    }
+
+
+def test_common_ends_tell_what_is_left_of_wrong_clocks_and_when_hosts_really_began() -> None:
+    # By the pings a and b began 3 ms apart; the ends show that b's clock still is 2 ms ahead.
+    windows = [window("a", 1000, 3000), window("b", 1503, 3503, offset_ms=500)]
+    measured = {"a": ClockOffset(0, MS // 10), "b": ClockOffset(500 * MS, MS // 5)}
+    check = check_clocks(_ends(a=0, b=2 * MS), windows, measured)
+    assert check == ClockCheck(
+        basis="collective_ends",
+        hosts=2,
+        ends=8,
+        residual_ns=2 * MS,
+        error_ns=20_000,
+        promised_ns=2 * MS // 5,
+        ahead="b",
+        behind="a",
+        unplaced=("d",),
+        skew_ns=MS,
+    )
+
+
+def test_stock_servers_have_a_skew_by_their_collectives_and_none_by_their_steps() -> None:
+    windows = [window("a", 1000, 3000, None), window("b", 1503, 3503, None)]
+    check = check_clocks(_ends(a=0, b=500 * MS), windows, {})
+    assert check is not None
+    assert (check.skew_ns, check.promised_ns) == (3 * MS, None)
+    check = check_clocks(_ends("step_ends", a=0, b=500 * MS), windows, {})
+    assert check is not None
+    assert (check.skew_ns, check.residual_ns) == (None, 500 * MS)
+
+
+def test_no_common_ends_say_nothing_of_clocks() -> None:
+    assert check_clocks(None, [window("a", 1000, 3000)], {}) is None
 
 
 def test_nothing_is_said_without_a_window() -> None:
