@@ -25,12 +25,8 @@ from podscope_analyzers.planes import (
     is_sparse_core,
     is_tensor_core,
 )
-from podscope_analyzers.prepared import (
-    PreparedLine,
-    PreparedPlane,
-    PreparedSpace,
-    sort_lines,
-)
+from podscope_analyzers.prepared import PreparedLine, PreparedPlane, PreparedSpace
+from podscope_analyzers.prepared_lines import sort_lines
 from podscope_analyzers.xspace import XSpace
 
 __all__ = ["PreparedLine", "PreparedPlane", "PreparedSpace", "prepare"]

@@ -4,15 +4,14 @@ The prepared planes and lines answer as the XSpace's own do, and say more: the g
 event, whether it ran eagerly, the names of steps.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podscope_analyzers.kernels import factorise, natural_order, nest
+from podscope_analyzers.kernels import factorise, nest
 from podscope_analyzers.kernels.forest import spread_kept
 from podscope_analyzers.planes import (
     HOST_PLANE,
@@ -20,99 +19,23 @@ from podscope_analyzers.planes import (
     is_derived_line,
     is_gpu,
 )
+from podscope_analyzers.prepared_metadata import PreparedMetadata
 from podscope_analyzers.xspace import (
     Columns,
-    EventMetadataTable,
     Line,
     Plane,
     Sieve,
     Sifted,
-    StatColumn,
     Survey,
     XSpace,
 )
-from podscope_analyzers.xspace.columns import DOUBLE, INT64, UINT64, GzipTexts, Int32s, Int64s
+from podscope_analyzers.xspace.columns import Int32s, Int64s
 from podscope_analyzers.xspace.metadata import StatValue
-from podscope_analyzers.xspace.wire import ListPayloads
 
 Int8s = NDArray[np.int8]
 DerivedStat = tuple[NDArray[np.bool_], Int64s | NDArray[np.uint64] | NDArray[np.float64]]
-T = TypeVar("T", bound=np.generic)
-V = TypeVar("V")
 
 ABSENT = -1
-_KINDS = {"<i8": INT64, "<u8": UINT64, "<f8": DOUBLE}
-
-
-class PreparedMetadata:
-    """A plane's event metadata, with rows for the events that preparation adds.
-
-    Attributes:
-        ids: Of the rows that the file has, ascending.
-        names: Of every row.
-        display_names: Of every row; empty where there is none.
-    """
-
-    def __init__(self, table: EventMetadataTable) -> None:
-        self._table = table
-        self._added: dict[tuple[str, str], int] = {}
-        self._added_stats: list[Mapping[str, StatValue]] = []
-        self.ids: Int64s = table.ids
-        self.names: list[str] = list(table.names)
-        self.display_names: list[str] = list(table.display_names)
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    @property
-    def empty_row(self) -> int:
-        """The row of ids that the plane does not have."""
-        return self._table.empty_row
-
-    def add(
-        self, name: str, display_name: str = "", stats: Mapping[str, StatValue] | None = None
-    ) -> int:
-        """The row of an added name; one row per pair of names, with the first stats given."""
-        key = (name, display_name)
-        if key not in self._added:
-            self._added[key] = len(self.names)
-            self._added_stats.append(stats or {})
-            self.names.append(name)
-            self.display_names.append(display_name)
-        return self._added[key]
-
-    def row(self, metadata_id: int) -> int:
-        """The row of an id, or the empty row."""
-        return self._table.row(metadata_id)
-
-    def _own(self, row: int) -> int:
-        return row if row < len(self._table) else self._table.empty_row
-
-    def stats(self, row: int) -> dict[str, StatValue]:
-        """The row's stats by name; of a name that repeats, the first."""
-        if row >= len(self._table):
-            return dict(self._added_stats[row - len(self._table)])
-        return self._table.stats(row)
-
-    def stat_pairs(self, row: int) -> list[tuple[str, StatValue]]:
-        """The row's stats in the file's order, repeats included."""
-        if row >= len(self._table):
-            return list(self._added_stats[row - len(self._table)].items())
-        return self._table.stat_pairs(row)
-
-    def made_of(self, rows: Int64s, what: Hashable, make: Callable[[], V]) -> V:
-        """What is made of some rows; see ``xspace.EventMetadataTable``."""
-        if len(rows) and int(rows.max()) >= len(self._table):
-            return make()
-        return self._table.made_of(rows, what, make)
-
-    def child_ids(self, row: int) -> list[int]:
-        """Ids of the metadata that the row names as its children."""
-        return self._table.child_ids(self._own(row))
-
-    def metadata(self, row: int) -> bytes:
-        """The tracer's own bytes of the row."""
-        return self._table.metadata(self._own(row))
 
 
 class GroupNames(Protocol):
@@ -151,6 +74,7 @@ class PreparedLine:
         timestamp_ns: int = 0,
         source_events: Int64s | None = None,
         is_stored: bool = False,
+        own_stats: Mapping[str, DerivedStat] | None = None,
     ) -> None:
         self.is_stored = is_stored
         self.plane = plane
@@ -170,7 +94,7 @@ class PreparedLine:
         self._codes: Int32s | None = None
         self._eager: Int8s | None = None
         self._named: tuple[Int64s, Int64s] | None = None
-        self._own_stats: Mapping[str, DerivedStat] = {}
+        self._own_stats: Mapping[str, DerivedStat] = own_stats or {}
         self._sifted: Sifted | None = None
         self._sieve: Sieve | None = None
         self.notable_groups: NDArray[np.int32] | None = None
@@ -507,173 +431,3 @@ def own_line(plane: PreparedPlane, line: Line) -> PreparedLine:
         timestamp_ns=line.timestamp_ns,
         is_stored=True,
     )
-
-
-def reordered_line(
-    line: PreparedLine,
-    source_events: Int64s,
-    metadata_row: int,
-    added_start_ps: Int64s,
-    added_duration_ps: Int64s,
-) -> PreparedLine:
-    """A stored line in another order, with added events of one name.
-
-    Args:
-        line: The line as stored.
-        source_events: Index of every event in the stored line, or for the i-th added event
-            ``-1 - i``, shape (n,).
-        metadata_row: What the added events are.
-        added_start_ps: Shape (a,).
-        added_duration_ps: Shape (a,).
-    """
-    source = line.source
-    if source is None:
-        problem = "only stored lines are reordered"
-        raise ValueError(problem)
-    added = np.flatnonzero(source_events < 0)
-    nth = -1 - source_events[added]
-    taken = np.maximum(source_events, 0)
-
-    def take(values: NDArray[T], fill: Int64s | int) -> NDArray[T]:
-        result = values[taken] if len(values) else np.zeros(len(taken), values.dtype)
-        result[added] = fill
-        return result
-
-    def decode(stats: Iterable[str]) -> Columns:
-        wanted = tuple(stats)
-        columns = source.columns(wanted)
-        decoded = {}
-        for name in wanted:
-            stat = columns.stat(name)
-            decoded[name] = StatColumn(
-                kind=take(stat.kind, 0),
-                raw=take(stat.raw, 0),
-                _payloads=stat._payloads,
-                _names=stat._names,
-                _gzip=stat._gzip,
-            )
-        return Columns(
-            metadata=take(columns.metadata, metadata_row),
-            start_ps=take(columns.start_ps, added_start_ps[nth]),
-            duration_ps=take(columns.duration_ps, added_duration_ps[nth]),
-            occurrences=take(columns.occurrences, 0),
-            _stats=decoded,
-        )
-
-    return PreparedLine(
-        line.plane,
-        source,
-        name=line.name,
-        line_id=line.id,
-        event_count=len(source_events),
-        decode=decode,
-        display_name=line.display_name,
-        display_id=line.display_id,
-        timestamp_ns=line.timestamp_ns,
-        source_events=np.where(source_events < 0, -1, source_events),
-    )
-
-
-def sort_lines(plane: PreparedPlane, stats: frozenset[str] = frozenset()) -> None:
-    """Puts the events of each line in natural order, where they are not.
-
-    Args:
-        plane: Gets the lines.
-        stats: What is read of the events next: decoded along with their times, or looked for
-            in long lines.
-    """
-    lines = []
-    none = np.zeros(0, np.int64)
-    for line in plane.lines:
-        survey = line.survey(stats)
-        if survey is not None and survey.is_natural:
-            lines.append(line)
-            continue
-        columns = line.columns(stats & plane.stat_names)
-        order = natural_order(columns.start_ps, columns.duration_ps)
-        if order is None:
-            lines.append(line)
-        else:
-            lines.append(reordered_line(line, order, plane.event_metadata.empty_row, none, none))
-            line.release()
-    plane.lines = tuple(lines)
-
-
-def derived_line(
-    plane: PreparedPlane,
-    *,
-    name: str,
-    line_id: int,
-    metadata: Int32s,
-    start_ps: Int64s,
-    duration_ps: Int64s,
-    group_id: Int64s,
-    stats: Mapping[str, DerivedStat] | None = None,
-    is_step: bool = False,
-    source: Line | None = None,
-    source_events: Int64s | None = None,
-    display_name: str = "",
-    display_id: int = 0,
-    timestamp_ns: int = 0,
-) -> PreparedLine:
-    """A line made of arrays.
-
-    Args:
-        plane: Gets the line's names from its event metadata.
-        name: The line's.
-        line_id: One of the derived ids, or that of the line it replaces.
-        metadata: Rows of the plane's metadata, shape (n,).
-        start_ps: Shape (n,).
-        duration_ps: Shape (n,).
-        group_id: -1 for none, shape (n,).
-        stats: Which events carry a stat, and its values (whole numbers, or doubles), both
-            (n,), by name.
-        is_step: Whether its events are steps, and are named as these are.
-        source: The stored line that it replaces.
-        source_events: Events of that line whose other stats the events keep, shape (n,).
-        display_name: The line's.
-        display_id: The line's.
-        timestamp_ns: The line's.
-    """
-    known = stats or {}
-    count = len(start_ps)
-
-    def column(name: str) -> StatColumn:
-        if source is not None and source_events is not None and name not in known:
-            stored = source.columns((name,)).stat(name)
-            return replace(stored, kind=stored.kind[source_events], raw=stored.raw[source_events])
-        present, values = known.get(name, (np.zeros(count, np.bool_), np.zeros(count, np.int64)))
-        kind = _KINDS[values.dtype.str]
-        return StatColumn(
-            kind=np.where(present, kind, 0).astype(np.uint8),
-            raw=values.view(np.int64),
-            _payloads=ListPayloads([]),
-            _names={},
-            _gzip=GzipTexts(0, 0),
-        )
-
-    def decode(wanted: Iterable[str]) -> Columns:
-        return Columns(
-            metadata=metadata,
-            start_ps=start_ps,
-            duration_ps=duration_ps,
-            occurrences=np.zeros(count, np.int64),
-            _stats={stat: column(stat) for stat in wanted},
-        )
-
-    line = PreparedLine(
-        plane,
-        source,
-        name=name,
-        line_id=line_id,
-        event_count=count,
-        decode=decode,
-        display_name=display_name,
-        display_id=display_id,
-        timestamp_ns=timestamp_ns,
-        source_events=source_events,
-    )
-    line._own_stats = known
-    grouped = np.flatnonzero(group_id >= 0) if is_step else np.zeros(0, np.int64)
-    line.set_groups(group_id, named=(grouped, group_id[grouped]))
-    return line

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from podscope_analyzers.planes import DERIVED_LAUNCH, LAUNCHES
-from podscope_analyzers.prepared import PreparedLine, PreparedPlane, derived_line
+from podscope_analyzers.prepared import PreparedLine, PreparedPlane
+from podscope_analyzers.prepared_lines import derived_line
 from podscope_analyzers.xspace.columns import Int64s
 
 _STATS = ("correlation_id", "device_id")

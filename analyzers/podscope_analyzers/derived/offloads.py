@@ -8,7 +8,8 @@ import numpy as np
 
 from podscope_analyzers.kernels.offloads import pair_transfers
 from podscope_analyzers.planes import DERIVED_HOST_OFFLOAD, MAX_HOST_OFFLOAD_ROWS
-from podscope_analyzers.prepared import PreparedLine, PreparedPlane, derived_line
+from podscope_analyzers.prepared import PreparedLine, PreparedPlane
+from podscope_analyzers.prepared_lines import derived_line
 from podscope_analyzers.xspace import StatValue
 from podscope_analyzers.xspace.columns import Bools, Int64s
 

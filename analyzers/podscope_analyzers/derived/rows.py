@@ -4,12 +4,8 @@ import numpy as np
 
 from podscope_analyzers.kernels import natural_order
 from podscope_analyzers.kernels.levels import Merged
-from podscope_analyzers.prepared import (
-    DerivedStat,
-    PreparedLine,
-    PreparedPlane,
-    derived_line,
-)
+from podscope_analyzers.prepared import DerivedStat, PreparedLine, PreparedPlane
+from podscope_analyzers.prepared_lines import derived_line
 from podscope_analyzers.xspace.columns import Int64s
 
 

@@ -25,12 +25,8 @@ from podscope_analyzers.planes import (
     XLA_MODULES,
     XLA_OPS,
 )
-from podscope_analyzers.prepared import (
-    DerivedStat,
-    PreparedLine,
-    PreparedMetadata,
-    PreparedPlane,
-)
+from podscope_analyzers.prepared import DerivedStat, PreparedLine, PreparedPlane
+from podscope_analyzers.prepared_metadata import PreparedMetadata
 from podscope_analyzers.xspace import Columns
 from podscope_analyzers.xspace.columns import UINT64, Bools, Int32s, Int64s
 

@@ -9,12 +9,9 @@ from podscope_analyzers.kernels.forest import merge_runs
 from podscope_analyzers.kernels.spans import by_time
 from podscope_analyzers.op_names import display_name, parse_op_name
 from podscope_analyzers.planes import DERIVED_FRAMEWORK_OPS, FRAMEWORK_OPS
-from podscope_analyzers.prepared import (
-    PreparedLine,
-    PreparedMetadata,
-    PreparedPlane,
-    derived_line,
-)
+from podscope_analyzers.prepared import PreparedLine, PreparedPlane
+from podscope_analyzers.prepared_lines import derived_line
+from podscope_analyzers.prepared_metadata import PreparedMetadata
 from podscope_analyzers.xspace import Columns
 from podscope_analyzers.xspace.columns import Bools, Int32s, Int64s
 

@@ -3,7 +3,8 @@
 import numpy as np
 
 from podscope_analyzers.planes import DERIVED_STEPS, STEPS
-from podscope_analyzers.prepared import PreparedPlane, derived_line
+from podscope_analyzers.prepared import PreparedPlane
+from podscope_analyzers.prepared_lines import derived_line
 
 
 def derive_steps(plane: PreparedPlane) -> None:

@@ -4,7 +4,8 @@ import numpy as np
 
 from podscope_analyzers.grouping.event_types import REGION, REGION_START, REGION_STOP
 from podscope_analyzers.kernels import natural_order
-from podscope_analyzers.prepared import PreparedLine, PreparedPlane, reordered_line
+from podscope_analyzers.prepared import PreparedLine, PreparedPlane
+from podscope_analyzers.prepared_lines import reordered_line
 
 
 def add_regions(plane: PreparedPlane) -> None:

@@ -17,7 +17,8 @@ from podscope_analyzers.planes import (
     device_ordinal,
     is_sparse_core,
 )
-from podscope_analyzers.prepared import PreparedLine, PreparedPlane, derived_line
+from podscope_analyzers.prepared import PreparedLine, PreparedPlane
+from podscope_analyzers.prepared_lines import derived_line
 from podscope_analyzers.xspace.columns import Int32s, Int64s
 
 
