@@ -2,6 +2,8 @@
 
 import signal
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Sequence
 from types import FrameType
@@ -22,7 +24,7 @@ from podscope_collector.logs import configure_logging
 from podscope_collector.runtime import Runtime
 from podscope_collector.settings import CollectorSettings
 from podscope_collector.work import context
-from podscope_collector.work.queues import HEARTBEAT_TASK
+from podscope_collector.work.queues import ANALYZE, CAPTURE, HEARTBEAT_TASK, INGEST
 
 log = structlog.get_logger(__name__)
 
@@ -85,6 +87,9 @@ def run_worker(settings: CollectorSettings, queues: Sequence[str], concurrency: 
         log.info("worker_ready", queues=",".join(queues), concurrency=concurrency)
 
     signals.worker_ready.connect(announce, weak=False)
+    if set(queues) & {CAPTURE, INGEST, ANALYZE}:
+        # Beside its work: who has none of them kept on disk compiles them for a while.
+        threading.Thread(target=load_kernels, name="kernels", daemon=True).start()
     worker = app.Worker(
         queues=list(queues),
         pool="threads",
@@ -96,6 +101,20 @@ def run_worker(settings: CollectorSettings, queues: Sequence[str], concurrency: 
     )
     worker.start()
     sys.exit(worker.exitcode or 0)
+
+
+def load_kernels() -> None:
+    """Load the analyzers' kernels or compile them, so that no capture has to wait for that."""
+    from podscope_collector.captures.keeping import warm_up
+
+    began = time.monotonic()
+    try:
+        warm_up()
+    except Exception:
+        # The first profile meets the same, and its host tells it.
+        log.exception("kernels_not_ready")
+        return
+    log.info("kernels_ready", seconds=round(time.monotonic() - began, 3))
 
 
 def run_beat(settings: CollectorSettings) -> None:

@@ -21,7 +21,7 @@ from podscope_collector.captures.agents import PINGS, AgentLink, PingTurns
 from podscope_collector.captures.clocks import between
 from podscope_collector.captures.descriptors import affordable_width
 from podscope_collector.captures.fitting import check_descriptors, check_together
-from podscope_collector.captures.keeping import Keeper, Kept
+from podscope_collector.captures.keeping import Keeper, Kept, warm_up
 from podscope_collector.captures.limits import PIECE_BYTES, FanoutLimits
 from podscope_collector.captures.outcome import Attempt, CaptureOutcome, HostUpdate
 from podscope_collector.captures.profile_request import profile_request
@@ -187,7 +187,7 @@ class _Flight:
         """Load the check of XSpaces while the windows are open; once."""
         if self._warming is None:
             loop = asyncio.get_running_loop()
-            self._warming = loop.run_in_executor(None, self.keeper.warm_up)
+            self._warming = loop.run_in_executor(None, warm_up)
 
 
 class _Host:

@@ -44,6 +44,13 @@ class Kept:
     parts: tuple["Kept", ...] = ()
 
 
+def warm_up() -> None:
+    """Load what ``Keeper.keep`` needs, so that it happens before a profile is there."""
+    # Of nothing no byte would be looked at.
+    with contextlib.suppress(_Invalid):
+        _check(b"\x0a\x00")
+
+
 class Keeper:
     """Stores the profiles of one session; its methods block."""
 
@@ -73,11 +80,6 @@ class Keeper:
             before = unpack_hosts(self.storage.read_derived("captures", self.session, FILE_NAME))
         content = pack_hosts(hosts, before)
         self.storage.put_derived("captures", self.session, FILE_NAME, content)
-
-    def warm_up(self) -> None:
-        """Load what ``keep`` needs, so that it happens while the hosts still capture."""
-        with contextlib.suppress(_Invalid):
-            _check(b"")
 
     def keep(
         self, answer: bytes, *, host: str, address: str, retry_empty: bool = False
