@@ -42,10 +42,18 @@ def runtime_dirs() -> list[Path]:
     own = os.environ.get("XDG_RUNTIME_DIR")
     if own:
         folders.append(Path(own) / "podscope")
-    shared = Path(tempfile.gettempdir()) / f"podscope-{os.getuid()}"
+    shared = temporary_dir() / f"podscope-{os.getuid()}"
     if is_own(shared):
         folders.append(shared)
     return folders
+
+
+def temporary_dir() -> Path:
+    """The system's folder of temporary files, also where nothing can be written to it."""
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError:
+        return Path("/tmp")  # noqa: S108 - a place to look; nothing is written
 
 
 def is_own(folder: Path) -> bool:

@@ -7,6 +7,7 @@ import grpc
 from podscope_agent.errors import AgentDeniedError, AgentUnreachableError
 from podscope_agent.inventory import TargetState
 from podscope_protos import methods
+from podscope_protos.tokens import may_carry_token
 from podscope_protos.v1 import agent_service_pb2 as own
 
 _TIMEOUT_S: Final = 10.0
@@ -19,15 +20,20 @@ _STATES: Final = {
 
 
 def describe(
-    address: str, token: str | None = None, tls: grpc.ChannelCredentials | None = None
+    address: str,
+    token: str | None = None,
+    tls: grpc.ChannelCredentials | None = None,
+    *,
+    token_in_plain_text: bool = False,
 ) -> own.DescribeResponse:
     """What the agent at ``host:port`` says of its host.
 
     Raises:
         AgentUnreachableError: No agent answers there.
-        AgentDeniedError: It wants a token that it was not given.
+        AgentDeniedError: It wants a token that it was not given, or that may not be sent there.
     """
-    sent = () if token is None else (("authorization", f"Bearer {token}"),)
+    is_safe = may_carry_token(address, is_encrypted=tls is not None) or token_in_plain_text
+    sent = () if token is None or not is_safe else (("authorization", f"Bearer {token}"),)
     options = (("grpc.enable_http_proxy", 0),)
     with (
         grpc.insecure_channel(address, options=options)
@@ -43,6 +49,13 @@ def describe(
             code = error.code()
             if code is grpc.StatusCode.UNAUTHENTICATED:
                 msg = f"the agent at {address} wants its token; give --token-file"
+                if token is not None:
+                    msg = f"the agent at {address} wants another token"
+                if not is_safe:
+                    msg = (
+                        f"the agent at {address} wants its token, which is not sent in plain text; "
+                        "give --ca-file, or --token-in-plain-text"
+                    )
                 raise AgentDeniedError(msg) from error
             what = (
                 "a server without podscope's agent service"

@@ -7,14 +7,13 @@ import os
 import re
 import socket
 import struct
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
-from podscope.registration import SOCKET_NAME, is_own
+from podscope.registration import SOCKET_NAME, is_own, temporary_dir
 from podscope_agent.errors import RuntimeDirError
 from podscope_agent.inventory import KnownTarget, TargetInventory
 
@@ -35,7 +34,7 @@ def default_runtime_dir() -> Path:
     own = os.environ.get("XDG_RUNTIME_DIR")
     if own:
         return Path(own) / "podscope"
-    return Path(tempfile.gettempdir()) / f"podscope-{os.getuid()}"
+    return temporary_dir() / f"podscope-{os.getuid()}"
 
 
 class RegistrationServer:
@@ -62,7 +61,7 @@ class RegistrationServer:
         try:
             folder = self.path.parent
             folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-            if folder.parent == Path(tempfile.gettempdir()) and not is_own(folder):
+            if folder.parent == temporary_dir() and not is_own(folder):
                 msg = f"{folder} belongs to another user; choose another --runtime-dir"
                 raise RuntimeDirError(msg)
             if self.path.is_socket():

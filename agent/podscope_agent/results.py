@@ -1,5 +1,6 @@
 """Keeps captured profiles on disk for collectors to fetch, for a bounded time and size."""
 
+import asyncio
 import contextlib
 import os
 import re
@@ -21,6 +22,7 @@ from podscope_agent.pieces import Pieces
 log = structlog.get_logger()
 
 PIECE_BYTES: Final = 1 << 20
+_LONGEST_PAUSE_S: Final = 30.0
 _OWN_NAME: Final = re.compile(r"[0-9a-f]{32}\.xplane\.(pb|tmp)")
 
 
@@ -63,7 +65,10 @@ class ResultSpool:
                 self.folder = folder
                 self._remove_strangers()
         except OSError as error:
-            msg = f"cannot use {folder or tempfile.gettempdir()} to keep profiles: {error.strerror}"
+            msg = (
+                f"cannot use {folder or 'a folder of temporary files'} to keep profiles: "
+                f"{error.strerror or error}; choose another --spool-dir"
+            )
             raise SpoolError(msg) from error
 
     def put(self, capture_id: str, *profiles: Pieces) -> tuple[StoredResult, ...]:
@@ -120,6 +125,12 @@ class ResultSpool:
                 log.info("profile_expired", capture=capture_id, bytes=_size(results))
                 self._remove(capture_id)
                 used -= _size(results)
+
+    async def keep_expiring(self) -> None:
+        """Remove what is too old until cancelled, whether or not anybody asks for anything."""
+        while True:
+            await asyncio.sleep(min(self.keep_s, _LONGEST_PAUSE_S))
+            await asyncio.to_thread(self.expire)
 
     def free_bytes(self) -> int:
         """What the disk has left."""

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from podscope_collector.tokens import read_agent_token
+
 if TYPE_CHECKING:
-    import grpc
+    from podscope_collector.agent_access import AgentAccess
 
 ENV_PREFIX = "PODSCOPE_COLLECTOR_"
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -66,6 +68,8 @@ class CollectorSettings(BaseSettings):
 
     agent_token_file: Path | None = None
     """File with the token for agents that ask for one."""
+    agent_token_in_plain_text: bool = False
+    """Send it without TLS too, to agents of other machines: whoever is between can read it."""
     agent_ca_file: Path | None = None
     """Authorities of the agents' certificates; with it every target is spoken to with TLS."""
     agent_cert_file: Path | None = None
@@ -120,17 +124,21 @@ class CollectorSettings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"
 
-    def agent_credentials(self) -> "grpc.ChannelCredentials | None":
-        """TLS for channels to agents; None for plain text.
+    def agent_access(self) -> "AgentAccess":
+        """What is shown to agents; the files are read anew.
 
         Raises:
             InputNotFoundError: a file cannot be read.
-            RequestError: files are missing.
+            RequestError: files are missing, or a file holds no token.
         """
         # A client that speaks to no agent loads no gRPC.
-        from podscope_collector.agent_tls import agent_credentials
+        from podscope_collector.agent_access import AgentAccess, agent_credentials
 
-        return agent_credentials(self.agent_ca_file, self.agent_cert_file, self.agent_key_file)
+        return AgentAccess(
+            read_agent_token(self.agent_token_file),
+            agent_credentials(self.agent_ca_file, self.agent_cert_file, self.agent_key_file),
+            self.agent_token_in_plain_text,
+        )
 
     @field_validator(
         "data_dir",

@@ -6,6 +6,11 @@ from pathlib import Path
 import grpc
 
 from podscope.profiler.errors import ProfilerError
+from podscope_protos.tokens import may_carry_token
+
+KEPT_BACK = (
+    "the token is not sent in plain text: give Access a ca_file, or token_in_plain_text=True"
+)
 
 
 @dataclass(frozen=True)
@@ -16,13 +21,16 @@ class Access:
         ca_file: Authorities of the agents' certificates, PEM; given, all is spoken with TLS.
         cert_file: Certificate to show, where an agent asks for one.
         key_file: Its private key.
-        token: What an agent with a token file wants.
+        token: What an agent with a token file wants; without TLS it goes to this machine alone.
+        token_in_plain_text: Send it without TLS to other machines too: whoever is between can
+            read it.
     """
 
     ca_file: str | Path | None = None
     cert_file: str | Path | None = None
     key_file: str | Path | None = None
     token: str | None = field(default=None, repr=False)
+    token_in_plain_text: bool = False
 
     def credentials(self) -> grpc.ChannelCredentials | None:
         """For channels; None for plain text.
@@ -46,7 +54,16 @@ class Access:
             msg = f"cannot read the TLS file {error.filename}: {error.strerror}"
             raise ProfilerError(msg) from error
 
-    @property
-    def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What every call carries."""
-        return () if self.token is None else (("authorization", f"Bearer {self.token}"),)
+    def metadata_for(self, address: str) -> tuple[tuple[str, str], ...]:
+        """What calls of the agent at ``host:port`` carry."""
+        if self.token is None or self.keeps_back(address):
+            return ()
+        return (("authorization", f"Bearer {self.token}"),)
+
+    def keeps_back(self, address: str) -> bool:
+        """Whether the token is there and may not be sent to ``host:port``."""
+        return (
+            self.token is not None
+            and not self.token_in_plain_text
+            and not may_carry_token(address, is_encrypted=self.ca_file is not None)
+        )

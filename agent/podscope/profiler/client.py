@@ -11,7 +11,7 @@ from typing import Any, Final
 import grpc
 
 from podscope import wire
-from podscope.profiler.access import Access
+from podscope.profiler.access import KEPT_BACK, Access
 from podscope.profiler.errors import ProfilerError
 from podscope.profiler.files import save_xspace, session_name
 from podscope.profiler.options import ProfilerOptions
@@ -124,9 +124,13 @@ def _through_collector(
     options: ProfilerOptions,
     access: Access | None,
 ) -> list[WorkerResult]:
-    shown: dict[str, Any] = {}
+    shown: dict[str, Any] | None = None
     if access is not None:
-        shown = {"agent_token": access.token, "agent_tls": access.credentials()}
+        shown = {
+            "token": access.token,
+            "tls": access.credentials(),
+            "token_in_plain_text": access.token_in_plain_text,
+        }
     request: dict[str, Any] = {
         "duration_ms": duration_ms,
         "attempts": attempts,
@@ -136,7 +140,7 @@ def _through_collector(
         "python_tracer_level": options.python_tracer_level,
     }
     try:
-        hosts = fanout.capture_to_folder(addresses, logdir, request, **shown)
+        hosts = fanout.capture_to_folder(addresses, logdir, request, shown)
     except PodscopeError as error:
         raise ProfilerError(str(error)) from error
     root = Path() if "://" in logdir else Path(logdir)
@@ -193,11 +197,11 @@ def monitor(
     request = wire.MonitorRequest(
         duration_ms=duration_ms, monitoring_level=level, timestamp=True
     ).SerializeToString()
+    link = _Link(access or Access())
     try:
-        link = _Link(access or Access())
         answer = link.call(address, methods.MONITOR, request, _GRACE_S + duration_ms / 1000)
     except grpc.RpcError as error:
-        msg = f"{address}: {error.code().name}: {error.details()}"
+        msg = f"{address}: {link.problem(address, error)}"
         if error.code() is grpc.StatusCode.UNIMPLEMENTED:
             msg = f"{address} has no live figures; ask the agent of its host (port 8466)"
         raise ProfilerError(msg) from error
@@ -255,7 +259,7 @@ def _trace_one(
         try:
             answer = link.call(address, methods.PROFILE, sent.SerializeToString(), wait_s)
         except grpc.RpcError as error:
-            problem = f"{error.code().name}: {error.details()}"
+            problem = link.problem(address, error)
             if error.code() in _FINAL:
                 break
             continue
@@ -271,7 +275,7 @@ class _Link:
     """Calls with what a client shows."""
 
     def __init__(self, access: Access) -> None:
-        self._metadata = access.metadata
+        self._access = access
         self._credentials = access.credentials()
 
     def call(self, address: str, path: str, body: bytes, timeout_s: float) -> bytes:
@@ -279,8 +283,16 @@ class _Link:
             method = channel.unary_unary(
                 path, request_serializer=bytes, response_deserializer=bytes
             )
-            answer: bytes = method(body, timeout=timeout_s, metadata=self._metadata)
+            shown = self._access.metadata_for(address)
+            answer: bytes = method(body, timeout=timeout_s, metadata=shown)
             return answer
+
+    def problem(self, address: str, error: grpc.RpcError) -> str:
+        """Why a call failed, and what to do where the token was kept back."""
+        text = f"{error.code().name}: {error.details()}"
+        if error.code() is grpc.StatusCode.UNAUTHENTICATED and self._access.keeps_back(address):
+            text += f"; {KEPT_BACK}"
+        return text
 
     def _channel(self, address: str) -> grpc.Channel:
         if self._credentials is None:

@@ -229,7 +229,9 @@ async def _serve(settings: AgentSettings) -> None:
         stack.push_async_callback(pages.stop)
         await _listen_for_processes(registrations, settings)
         stack.push_async_callback(registrations.stop)
-        watching = _watch_pods(settings, inventory)
+        background = [asyncio.create_task(spool.keep_expiring())]
+        if settings.kubernetes:
+            background.append(_watch_pods(settings, inventory))
         sys.stdout.write(
             f"podscope agent: profiler service on {bracketed(settings.host, server.port)}, "
             f"metrics on http://{bracketed(metrics_host, pages.port)}/metrics, "
@@ -244,8 +246,8 @@ async def _serve(settings: AgentSettings) -> None:
         gc.collect()
         gc.freeze()
         await stopped.wait()
-        if watching is not None:
-            watching.cancel()
+        for task in background:
+            task.cancel()
         # Clients of what is cut short get their answers in the time that is added.
         draining = asyncio.create_task(server.stop(settings.grace_s + _ANSWER_S))
         await session.finish(settings.grace_s)
@@ -275,9 +277,7 @@ def _guard(settings: AgentSettings, spool: ResultSpool) -> OverheadGuard:
     return OverheadGuard(budget, spool.free_bytes)
 
 
-def _watch_pods(settings: AgentSettings, inventory: TargetInventory) -> "asyncio.Task[None] | None":
-    if not settings.kubernetes:
-        return None
+def _watch_pods(settings: AgentSettings, inventory: TargetInventory) -> asyncio.Task[None]:
     watcher = PodWatcher(
         settings.kubernetes_url,
         settings.kubernetes_node or settings.node_name,
@@ -298,6 +298,10 @@ def list_targets(
     token_file: Annotated[
         Path | None, typer.Option(help="File with the bearer token that the agent wants.")
     ] = None,
+    token_in_plain_text: Annotated[
+        bool,
+        typer.Option("--token-in-plain-text", help="Send it without TLS to other machines too."),
+    ] = False,
     ca_file: Annotated[
         Path | None, typer.Option(help="Authorities of the agent's certificate: speak TLS.")
     ] = None,
@@ -311,7 +315,12 @@ def list_targets(
     Example: podscope agent targets --agent worker-3:8466
     """
     token = None if token_file is None else read_token(token_file)
-    described = describe(address, token, channel_credentials(ca_file, cert_file, key_file))
+    described = describe(
+        address,
+        token,
+        channel_credentials(ca_file, cert_file, key_file),
+        token_in_plain_text=token_in_plain_text,
+    )
     targets = [described_target(target) for target in described.targets]
     if as_json:
         sys.stdout.write(json.dumps(targets, indent=2) + "\n")

@@ -5,6 +5,7 @@ from typing import Any, Final
 import grpc
 import structlog
 
+from podscope_collector.agent_access import AgentAccess
 from podscope_protos import methods
 from podscope_protos.v1 import agent_service_pb2 as own
 
@@ -19,8 +20,7 @@ def report_figures(
     target: str,
     summary: dict[str, Any],
     captured_at_ns: int,
-    token: str | None = None,
-    tls: grpc.ChannelCredentials | None = None,
+    access: AgentAccess | None = None,
 ) -> bool:
     """Push the figures of one host; an agent that is gone or older costs nothing but a log line.
 
@@ -28,8 +28,7 @@ def report_figures(
         target: The agent's ``host:port``.
         summary: As ``jobs.analyze_stored_host`` makes it.
         captured_at_ns: When the capture began, Unix time.
-        token: For an agent that asks for one.
-        tls: For a channel with TLS; plain text if absent.
+        access: For an agent that serves TLS or asks for a token.
 
     Returns:
         Whether the agent took them.
@@ -43,6 +42,8 @@ def report_figures(
     if summary["step_time_ms"] is not None:
         request.step_time_seconds = summary["step_time_ms"] / 1000
     options = (("grpc.enable_http_proxy", 0),)
+    access = access or AgentAccess()
+    token, tls = access.token_for(target), access.tls
     sent = () if token is None else (("authorization", f"Bearer {token}"),)
     with (
         grpc.insecure_channel(target, options=options)

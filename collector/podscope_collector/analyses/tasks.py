@@ -17,7 +17,6 @@ from podscope_collector.captures.rejecting import reject_host
 from podscope_collector.errors import AnalysisFailedError, InputNotFoundError
 from podscope_collector.runtime import Runtime
 from podscope_collector.storage import StorageError
-from podscope_collector.tokens import read_agent_token
 from podscope_collector.work import context
 from podscope_collector.work.dispatch import dispatch_due
 from podscope_collector.work.lease import Lease, held
@@ -100,9 +99,7 @@ def _analyze_host(runtime: Runtime, lease: Lease) -> uuid.UUID | None:
             return None
         services.store_host(session, host_id, found, runtime.clock(), seconds)
     if agent is not None:
-        token = read_agent_token(runtime.settings.agent_token_file)
-        tls = runtime.settings.agent_credentials()
-        report_figures(agent, found["summary"], began, token, tls)
+        report_figures(agent, found["summary"], began, runtime.settings.agent_access())
     log.info("host_analyzed", capture=str(capture_id), host=name, seconds=round(seconds, 3))
     return capture_id
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
-from podscope_collector.agent_tls import open_channel
+from podscope_collector.agent_access import AgentAccess
 from podscope_collector.captures.addresses import Target
 from podscope_collector.captures.agents import AgentLink
 from podscope_collector.captures.descriptors import affordable_width
@@ -135,8 +135,7 @@ async def diagnose(
     targets: Sequence[Target],
     *,
     probe: bool = False,
-    agent_token: str | None = None,
-    agent_tls: grpc.ChannelCredentials | None = None,
+    agent_access: AgentAccess | None = None,
     on_done: Callable[[Diagnosis], None] = lambda _: None,
 ) -> list[Diagnosis]:
     """Try every target, many at once; a target's trouble is a value.
@@ -144,18 +143,15 @@ async def diagnose(
     Args:
         targets: Whom to try.
         probe: Also capture for ``PROBE_MS``; what comes is thrown away.
-        agent_token: For agents that ask for one.
-        agent_tls: Given, every target is spoken to with TLS.
+        agent_access: For agents that serve TLS or ask for a token.
         on_done: Called with each target that is through.
     """
     width = asyncio.Semaphore(affordable_width(min(_MAX_WIDTH, max(1, len(targets)))))
 
     async def one(target: Target) -> Diagnosis:
         async with width:
-            examination = _Examination(
-                target, probe=probe, agent_token=agent_token, agent_tls=agent_tls
-            )
-            found = await examination.run()
+            access = agent_access or AgentAccess()
+            found = await _Examination(target, probe=probe, agent_access=access).run()
         on_done(found)
         return found
 
@@ -163,26 +159,16 @@ async def diagnose(
 
 
 class _Examination:
-    def __init__(
-        self,
-        target: Target,
-        *,
-        probe: bool,
-        agent_token: str | None,
-        agent_tls: grpc.ChannelCredentials | None,
-    ) -> None:
-        self._agent_tls = agent_tls
+    def __init__(self, target: Target, *, probe: bool, agent_access: AgentAccess) -> None:
+        self._access = agent_access
         self._target = target
-        self._agent_token = agent_token
         self._metadata: tuple[tuple[str, str], ...] = ()
         self._probe = probe
         self._found = Diagnosis(target.address)
 
     async def run(self) -> Diagnosis:
         if await self._name_resolves() and await self._accepts_connections():
-            async with open_channel(
-                self._target.address, self._agent_tls, CHANNEL_OPTIONS
-            ) as channel:
+            async with self._access.channel(self._target.address, CHANNEL_OPTIONS) as channel:
                 await self._examine(channel)
         return self._found
 
@@ -234,7 +220,7 @@ class _Examination:
     async def _examine(self, channel: grpc.aio.Channel) -> None:
         if not await self._speaks_grpc(channel):
             return
-        link = await AgentLink.open(channel, token=self._agent_token)
+        link = await AgentLink.open(channel, token=self._access.token_for(self._target.address))
         if link is not None:
             self._metadata = link.metadata
             self._found.kind = ServerKind.AGENT
@@ -470,6 +456,7 @@ class _Examination:
             address=self._target.address,
             host=self._target.host,
             waited_s=_CALL_S,
+            why_no_token=self._access.why_no_token(self._target.address),
         )
 
     async def _call(

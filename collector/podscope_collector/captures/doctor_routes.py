@@ -11,7 +11,6 @@ from podscope_collector.captures.request import parse_request
 from podscope_collector.captures.resolving.resolver import Resolver
 from podscope_collector.dependencies import ServiceNow
 from podscope_collector.storage import StorageError
-from podscope_collector.tokens import read_agent_token
 
 router = APIRouter(prefix="/doctor", tags=["doctor"])
 
@@ -70,9 +69,8 @@ async def look(service: ServiceNow, asked: DoctorRequest) -> DoctorReport:
     request = parse_request({"targets": asked.targets, "is_tpu_name": asked.is_tpu_name})
     resolver = Resolver(runtime.settings)
     resolved = await run_in_threadpool(resolver.resolve, request.parsed_targets())
-    token = read_agent_token(runtime.settings.agent_token_file)
-    tls = runtime.settings.agent_credentials()
-    found = await diagnose(resolved.targets, probe=asked.probe, agent_token=token, agent_tls=tls)
+    access = runtime.settings.agent_access()
+    found = await diagnose(resolved.targets, probe=asked.probe, agent_access=access)
     found += [unresolved(lookup.given, lookup.message) for lookup in resolved.unresolved]
     storage: dict[str, Any] = {"root": runtime.storage.root, "state": "ok", "detail": "writable"}
     try:

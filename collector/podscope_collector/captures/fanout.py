@@ -13,7 +13,7 @@ from typing import Any, Final
 import grpc
 import structlog
 
-from podscope_collector.agent_tls import open_channel
+from podscope_collector.agent_access import AgentAccess
 from podscope_collector.captured_hosts import CapturedHost
 from podscope_collector.captures.addresses import Target
 from podscope_collector.captures.admission import ByteBudget, ExpectedSize, Reservation, StartLine
@@ -64,8 +64,7 @@ async def run_capture(
     host_names: Sequence[str] | None = None,
     attempts_before: Mapping[str, int] | None = None,
     limits: FanoutLimits = DEFAULT_LIMITS,
-    agent_token: str | None = None,
-    agent_tls: grpc.ChannelCredentials | None = None,
+    agent_access: AgentAccess | None = None,
 ) -> CaptureOutcome:
     """Profile every target at once and store what they send.
 
@@ -82,8 +81,7 @@ async def run_capture(
             from the addresses when they are not given.
         attempts_before: By host name, the attempts of earlier runs, for the count to go on.
         limits: Width and memory.
-        agent_token: For agents that ask for one.
-        agent_tls: Given, every target is spoken to with TLS, none in plain text.
+        agent_access: For agents that serve TLS or ask for a token.
 
     Raises:
         DoesNotFitError: The request wants all hosts together, and that is impossible here.
@@ -98,8 +96,7 @@ async def run_capture(
     if host_names is not None:
         names = list(host_names)
     flight = _Flight(request, session, on_update, limits, len(targets), Keeper(storage, session))
-    flight.agent_token = agent_token
-    flight.agent_tls = agent_tls
+    flight.agent_access = agent_access or AgentAccess()
     before = attempts_before or {}
     hosts = [
         _Host(flight, target, name, before.get(name, 0))
@@ -161,8 +158,7 @@ class _Flight:
         self.ping_turns = PingTurns()
         self.memory = MemoryGuard(room)
         self.fetches = asyncio.Semaphore(limits.fetches)
-        self.agent_token: str | None = None
-        self.agent_tls: grpc.ChannelCredentials | None = None
+        self.agent_access = AgentAccess()
         self.host_bytes = request.expected_host_bytes or limits.expected_host_bytes
         self.sizes = ExpectedSize(self.budget, self.host_bytes)
         # Who wants all together wants those that are slow to connect too.
@@ -264,14 +260,15 @@ class _Host:
         )
         flight = self._flight
         link: AgentLink | None = None
-        async with open_channel(self._target.address, flight.agent_tls, CHANNEL_OPTIONS) as channel:
+        access, address = flight.agent_access, self._target.address
+        async with access.channel(address, CHANNEL_OPTIONS) as channel:
             try:
                 is_ready = await self._connect(channel)
                 if is_ready:
                     link = await AgentLink.open(
                         channel,
                         pings=PINGS if flight.request.delay_ms else 1,
-                        token=flight.agent_token,
+                        token=access.token_for(address),
                         turns=flight.ping_turns,
                     )
                     if flight.steps is not None:
@@ -397,6 +394,7 @@ class _Host:
                 address=self._target.address,
                 host=self._target.host,
                 waited_s=math.ceil(deadline_s),
+                why_no_token=self._flight.agent_access.why_no_token(self._target.address),
             )
         else:
             return answer

@@ -5,17 +5,20 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from podscope_collector.agent_access import AgentAccess
 from podscope_collector.captures.fanout import run_capture
 from podscope_collector.captures.limits import FanoutLimits
 from podscope_collector.captures.outcome import CaptureOutcome, HostUpdate
 from podscope_collector.captures.request import CaptureRequest, parse_request
 from podscope_collector.settings import CollectorSettings
 from podscope_collector.storage import Storage
-from podscope_collector.tokens import read_agent_token
 
 
 def capture_to_folder(
-    addresses: Sequence[str], logdir: str, options: Mapping[str, Any], **shown: Any
+    addresses: Sequence[str],
+    logdir: str,
+    options: Mapping[str, Any],
+    access: Mapping[str, Any] | None = None,
 ) -> tuple[HostUpdate, ...]:
     """Profile hosts at once; return what became of each, in order.
 
@@ -25,8 +28,8 @@ def capture_to_folder(
         addresses: ``host:port`` of each.
         logdir: Folder, ``s3://…`` or ``gs://…``.
         options: Fields of a capture request besides its targets.
-        shown: ``agent_token`` and ``agent_tls`` of ``run_capture``; without, what the settings
-            name.
+        access: To agents: ``token``, ``tls`` and ``token_in_plain_text`` of ``AgentAccess``; None
+            for what the settings name.
 
     Raises:
         CollectorError: the request makes no sense, or the folder cannot be written.
@@ -37,7 +40,7 @@ def capture_to_folder(
 
     def work() -> None:
         try:
-            found.append(asyncio.run(_capture(request, logdir, shown)))
+            found.append(asyncio.run(_capture(request, logdir, access)))
         except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
             errors.append(error)
 
@@ -51,14 +54,10 @@ def capture_to_folder(
 
 
 async def _capture(
-    request: CaptureRequest, logdir: str, shown: Mapping[str, Any]
+    request: CaptureRequest, logdir: str, access: Mapping[str, Any] | None
 ) -> CaptureOutcome:
     storage = Storage(logdir)
     settings = CollectorSettings()
-    agents = shown or {
-        "agent_token": read_agent_token(settings.agent_token_file),
-        "agent_tls": settings.agent_credentials(),
-    }
     targets = request.parsed_targets().targets
     return await run_capture(
         request,
@@ -68,5 +67,5 @@ async def _capture(
         lambda _: None,
         host_names=[target.address.replace(":", "_") for target in targets],
         limits=FanoutLimits.of(settings),
-        **agents,
+        agent_access=settings.agent_access() if access is None else AgentAccess(**access),
     )

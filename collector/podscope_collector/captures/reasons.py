@@ -74,7 +74,13 @@ _UNAVAILABLE: tuple[tuple[tuple[str, ...], ReasonCode, str], ...] = (
 
 
 def classify(
-    code: grpc.StatusCode, details: str | None, *, address: str, host: str, waited_s: float
+    code: grpc.StatusCode,
+    details: str | None,
+    *,
+    address: str,
+    host: str,
+    waited_s: float,
+    why_no_token: str | None = None,
 ) -> Failure:
     """Reason, next step and advice for the status of a ``Profile`` call.
 
@@ -84,6 +90,7 @@ def classify(
         address: ``host:port`` of the peer.
         host: The host alone.
         waited_s: The deadline that the call had.
+        why_no_token: Why the token was kept back from it.
     """
     text = " ".join((details or "").split())[:200]
     low = text.lower()
@@ -117,7 +124,7 @@ def classify(
         return failure(
             ReasonCode.UNAUTHENTICATED,
             NextStep.STOP,
-            f"{address} denies the capture ({text}); give it the right credentials",
+            why_no_token or f"{address} denies the capture ({text}); give it the right credentials",
         )
     if code in {
         grpc.StatusCode.INVALID_ARGUMENT,

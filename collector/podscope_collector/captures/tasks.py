@@ -27,7 +27,6 @@ from podscope_collector.errors import CollectorError
 from podscope_collector.host_names import is_part_of
 from podscope_collector.runtime import Runtime
 from podscope_collector.settings import CollectorSettings
-from podscope_collector.tokens import read_agent_token
 from podscope_collector.work import context
 from podscope_collector.work.dispatch import dispatch_due
 from podscope_collector.work.lease import Lease, held
@@ -173,8 +172,7 @@ def _capture(runtime: Runtime, lease: Lease, capture_id: uuid.UUID, plan: _Plan)
                 recorder.on_update,
                 host_names=[host.name for host in plan.hosts],
                 attempts_before={host.name: host.attempts for host in plan.hosts},
-                agent_token=read_agent_token(runtime.settings.agent_token_file),
-                agent_tls=runtime.settings.agent_credentials(),
+                agent_access=runtime.settings.agent_access(),
                 limits=FanoutLimits.of(runtime.settings, host_bytes),
             )
         )

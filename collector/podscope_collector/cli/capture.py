@@ -22,7 +22,6 @@ from podscope_collector.cli.capture_remote import RemoteCapture, capture_remotel
 from podscope_collector.client import ServiceClient
 from podscope_collector.errors import RequestError
 from podscope_collector.host_names import distinct_host_names
-from podscope_collector.tokens import read_agent_token
 from podscope_protos.errors import ExitCode
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -157,7 +156,7 @@ def capture(
         code = _into_folder(
             request,
             logdir or "podscope-runs",
-            read_agent_token(agent_token_file),
+            agent_token_file,
             as_json=as_json,
         )
     raise typer.Exit(int(code))
@@ -207,14 +206,15 @@ def _options(texts: list[str]) -> dict[str, bool | int | str]:
 
 
 def _into_folder(
-    request: CaptureRequest, logdir: str, agent_token: str | None, *, as_json: bool
+    request: CaptureRequest, logdir: str, agent_token_file: Path | None, *, as_json: bool
 ) -> ExitCode:
     from podscope_collector.captures.fanout import run_capture
     from podscope_collector.captures.limits import FanoutLimits
     from podscope_collector.settings import CollectorSettings
     from podscope_collector.storage import Storage
 
-    settings = CollectorSettings()
+    settings = CollectorSettings(agent_token_file=agent_token_file)
+    access = settings.agent_access()
     storage = Storage(logdir)
     session = storage.new_session()
     found = _resolved(request)
@@ -246,8 +246,7 @@ def _into_folder(
                 session,
                 progress.update,
                 host_names=names[: len(targets)],
-                agent_token=agent_token,
-                agent_tls=settings.agent_credentials(),
+                agent_access=access,
                 limits=FanoutLimits.of(settings),
             )
 

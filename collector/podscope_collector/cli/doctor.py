@@ -86,10 +86,8 @@ def _look(
     from podscope_collector.captures.diagnosis import diagnose, unresolved
     from podscope_collector.captures.resolving.resolver import Resolver
     from podscope_collector.settings import CollectorSettings
-    from podscope_collector.tokens import read_agent_token
 
     settings = CollectorSettings()
-    token = read_agent_token(settings.agent_token_file)
     resolved = Resolver(settings).resolve(request.parsed_targets())
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
@@ -98,8 +96,7 @@ def _look(
             diagnose(
                 resolved.targets,
                 probe=probe,
-                agent_token=token,
-                agent_tls=settings.agent_credentials(),
+                agent_access=settings.agent_access(),
                 on_done=lambda _: bar.advance(task),
             )
         )

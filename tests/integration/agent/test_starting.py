@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,24 @@ def test_calls_without_the_token_are_denied_but_health_checks(tmp_path: Path) ->
                 "targets", "--agent", running.address, "--token-file", str(secret)
             )
             assert code == 0
+            # This host, by an address that is not known to be its own.
+            elsewhere = running.address.replace("127.0.0.1", "0.0.0.0")
+            asked = ("targets", "--agent", elsewhere, "--token-file", str(secret))
+            code, text = agent_fails(*asked)
+            assert (code, text.count("\n")) == (7, 1)
+            assert "not sent in plain text; give --ca-file, or --token-in-plain-text" in text
+            assert agent_fails(*asked, "--token-in-plain-text")[0] == 0
+
+
+def test_a_profile_that_nobody_fetches_is_gone_after_its_time(tmp_path: Path) -> None:
+    settings = {"spool_dir": str(tmp_path / "spool"), "keep_s": "1"}
+    with profiler(answer_with(xspace())) as target, agent(target, **settings) as running:
+        body = own.CaptureRequest(capture_id="a", wait=True).SerializeToString()
+        running.call(methods.AGENT_CAPTURE, body)
+        deadline = time.monotonic() + 60
+        while list((tmp_path / "spool").iterdir()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 def test_a_token_file_that_cannot_be_read_is_one_clear_line(tmp_path: Path) -> None:

@@ -225,6 +225,28 @@ def test_the_library_reaches_an_agent_with_tls_and_a_token(
                 client.monitor(address, 100, access=wrong)
 
 
+@pytest.mark.parametrize("with_collector", [True, False])
+def test_the_library_sends_its_token_in_plain_text_to_this_machine_alone_unless_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, with_collector: bool
+) -> None:
+    if not with_collector:
+        monkeypatch.setattr(client, "_FANOUT", "podscope_collector.not_installed")
+    token = tmp_path / "token"
+    token.write_text("a-token-of-the-agent\n")
+    here = Access(token="a-token-of-the-agent")
+    anywhere = Access(token="a-token-of-the-agent", token_in_plain_text=True)
+    with agent("--token-file", token) as address:
+        # The second is this host too, and not known to be.
+        elsewhere = address.replace("127.0.0.1", "0.0.0.0")
+        for place, access in [(address, here), (elsewhere, anywhere)]:
+            assert client.trace(place, tmp_path, 50, access=access)[0].file is not None
+            assert "Host memory used" in client.monitor(place, 100, access=access)
+        with pytest.raises(ProfilerError, match="not sent in plain text"):
+            client.trace(elsewhere, tmp_path, 50, num_tracing_attempts=1, access=here)
+        with pytest.raises(ProfilerError, match="token_in_plain_text=True"):
+            client.monitor(elsewhere, 100, access=here)
+
+
 def test_access_without_what_it_needs_is_one_clear_line(tmp_path: Path) -> None:
     for access, words in [
         (Access(cert_file=tmp_path / "x"), "needs ca_file"),

@@ -22,7 +22,9 @@ from podscope_agent.repository import Repository
 from podscope_agent.results import ResultSpool
 from podscope_agent.server import AgentServer, AgentService, OwnRpcs
 from podscope_agent.session import HostSession
+from podscope_collector.agent_access import AgentAccess
 from podscope_collector.captured_hosts import captured_hosts
+from podscope_collector.captures.diagnosis import Diagnosis, ServerKind, diagnose
 from podscope_collector.captures.fanout import run_capture
 from podscope_collector.captures.outcome import CaptureOutcome, HostUpdate
 from podscope_collector.captures.request import parse_request
@@ -150,12 +152,12 @@ async def capture(
     storage: Storage,
     on_update: Callable[[HostUpdate], None] = lambda _: None,
     session: str = "s1",
-    agent_token: str | None = None,
+    agent_access: AgentAccess | None = None,
     **more: Any,
 ) -> CaptureOutcome:
     request = parse_request({"targets": targets, "duration_ms": 50, "attempts": 1} | more)
     found = request.parsed_targets().targets
-    return await run_capture(request, found, storage, session, on_update, agent_token=agent_token)
+    return await run_capture(request, found, storage, session, on_update, agent_access=agent_access)
 
 
 def stored(storage: Storage, update: HostUpdate) -> bytes:
@@ -436,7 +438,8 @@ def test_an_agent_gets_its_token_when_it_asks_for_one(tmp_path: Path, given: str
             profiler(lambda _: answer) as target,
             agent(target, token="right-token-of-the-agent") as address,
         ):
-            return await capture(address, Storage(str(tmp_path)), agent_token=given)
+            access = AgentAccess(token=given)
+            return await capture(address, Storage(str(tmp_path)), agent_access=access)
 
     (host,) = asyncio.run(scenario()).hosts
     if given == "right-token-of-the-agent":
@@ -483,11 +486,41 @@ def test_nobody_but_an_agent_that_asks_is_sent_the_token(tmp_path: Path) -> None
 
     async def scenario() -> CaptureOutcome:
         async with serving({methods.PROFILER_SERVICE: handlers}) as address:
-            return await capture(address, Storage(str(tmp_path)), agent_token="secret")
+            access = AgentAccess(token="secret")
+            return await capture(address, Storage(str(tmp_path)), agent_access=access)
 
     assert asyncio.run(scenario()).state is CaptureState.COMPLETE
     assert seen
     assert "authorization" not in seen
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+def test_the_token_leaves_the_machine_in_plain_text_only_where_that_is_allowed(
+    tmp_path: Path, *, is_allowed: bool
+) -> None:
+    answer = wire.ProfileResponse(xspace=xspace()).SerializeToString()
+    token = "right-token-of-the-agent"
+    access = AgentAccess(token, token_in_plain_text=is_allowed)
+
+    async def scenario() -> tuple[CaptureOutcome, list[Diagnosis]]:
+        async with profiler(lambda _: answer) as target, agent(target, token=token) as address:
+            # This host, by an address that is not known to be its own.
+            elsewhere = address.replace("127.0.0.1", "0.0.0.0")
+            found = parse_request({"targets": elsewhere}).parsed_targets().targets
+            outcome = await capture(elsewhere, Storage(str(tmp_path)), agent_access=access)
+            return outcome, await diagnose(found, agent_access=access)
+
+    outcome, [diagnosis] = asyncio.run(scenario())
+    [host] = outcome.hosts
+    if is_allowed:
+        assert (host.state, host.transfer) == (HostState.DONE, "stream")
+        assert diagnosis.kind is ServerKind.AGENT
+        return
+    assert (host.state, host.reason) == (HostState.FAILED, ReasonCode.UNAUTHENTICATED)
+    [service] = [check for check in diagnosis.checks if check.name == "service"]
+    for said in (host.message or "", service.detail):
+        assert "not sent in plain text" in said
+        assert "PODSCOPE_COLLECTOR_AGENT_CA_FILE" in said
 
 
 class SkewedAgent:
