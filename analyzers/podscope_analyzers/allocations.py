@@ -46,7 +46,6 @@ _TYPE_NAMES: Final = tuple(_TYPE_TEXT.split())
 _REFERENCE: Final = 100
 
 Array = npt.NDArray[Any]
-_NONE: Final[Array] = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -165,12 +164,12 @@ def host_allocations(space: PreparedSpace) -> Allocations:
     blocks: list[dict[str, Array]] = []
     count = left_out = 0
     plane = space.plane(HOST_PLANE)
-    for line in plane.lines if plane is not None else ():
+    names = plane.event_metadata.names if plane is not None else ()
+    kinds = np.array([(n == ALLOCATION) + 2 * (n == DEALLOCATION) for n in names], np.int8)
+    for line in plane.lines if plane is not None and kinds.any() else ():
         if line.is_derived or not line.event_count:
             continue
-        names = line.plane.event_metadata.names
-        kinds = np.array([(n == ALLOCATION) + 2 * (n == DEALLOCATION) for n in names], np.int8)
-        events = np.flatnonzero(kinds[line.columns().metadata]) if kinds.any() else _NONE
+        events = np.flatnonzero(kinds[line.columns().metadata])
         kept = events[: MAX_EVENTS - count]
         left_out += len(events) - len(kept)
         if len(kept):

@@ -144,8 +144,8 @@ def survivors(profile: AllocatorProfile) -> list[Survivor]:
     live = profile.live_at(len(profile.rows) - 1)
     live = live[(recorded[live] > known[0]) & (recorded[live] < known[-2])]
     groups, group = profile.grouped(live)
-    found = [
-        Survivor(what, len(np.unique(recorded[live[group == number]])))
-        for number, what in enumerate(groups)
-    ]
+    # Each step of a group once, however many of its allocations are left in it.
+    pairs = np.unique(np.stack([group, recorded[live]]), axis=1)
+    steps = np.bincount(pairs[0], minlength=len(groups)).tolist()
+    found = [Survivor(what, count) for what, count in zip(groups, steps, strict=True)]
     return sorted(found, key=lambda one: (-one.what.total_bytes, *one.what.key))

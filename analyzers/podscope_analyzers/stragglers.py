@@ -10,6 +10,7 @@ the step that matters, and by several times what its lateness varies from step t
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import NormalDist
 from typing import Literal
 
@@ -174,8 +175,9 @@ def find_stragglers(hosts: Sequence[HostWork]) -> StragglerReport:
         return StragglerReport("too_few_steps", steps, (), waiting_ratio, slow_cores)
     typical_step = float(np.median(total[:, is_shared][is_there[:, is_shared]]))
     judged = _judge(late, typical_step)
+    compared = _Compared(hosts, is_there)
     found = [
-        _straggler(hosts, int(index), judged, typical_step, steps, slow_cores)
+        _straggler(compared, int(index), judged, typical_step, steps, slow_cores)
         for index in np.flatnonzero(judged.is_late)
     ]
     found.sort(key=lambda s: (-s.lateness_ps, s.host))
@@ -260,7 +262,7 @@ def _spread(typical: Float64s) -> float:
 
 
 def _straggler(
-    hosts: Sequence[HostWork],
+    compared: "_Compared",
     index: int,
     judged: _Judged,
     typical_step: float,
@@ -268,8 +270,9 @@ def _straggler(
     slow_cores: Sequence[SlowCore],
 ) -> Straggler:
     typical = float(judged.typical_ps[index])
-    cause, evidence = _explain(hosts, index, typical)
-    name = hosts[index].host
+    cause, evidence = _explain(compared, index, typical)
+    host = compared.hosts[index]
+    name = host.host
     core = next((core for core in slow_cores if core.host == name), None)
     if core is not None:
         evidence = (
@@ -285,7 +288,7 @@ def _straggler(
         slowest_steps=sum(step is not None and step.host == name for step in steps),
         cause=cause,
         evidence=evidence,
-        arrivals=hosts[index].arrivals,
+        arrivals=host.arrivals,
     )
 
 
@@ -320,36 +323,27 @@ def _slow_cores(hosts: Sequence[HostWork], typical_step: float) -> tuple[SlowCor
     return tuple(found)
 
 
-def _explain(
-    hosts: Sequence[HostWork], index: int, typical: float
-) -> tuple[Cause, tuple[str, ...]]:
-    excess = {
-        part: _typical_excess([host.parts_ps[part] for host in hosts], hosts, index)
-        for part in PART_CAUSES
-    }
-    part = max(excess, key=lambda name: excess[name][0])
+def _explain(compared: "_Compared", index: int, typical: float) -> tuple[Cause, tuple[str, ...]]:
+    host = compared.hosts[index]
+    excess = {part: compared.part(part).excess(index) for part in PART_CAUSES}
+    part = max(excess, key=lambda name: excess[name])
+    own, others = compared.part(part).typical(index)
     evidence = [
-        f"its {_PART_TEXTS[part]} takes {_ms(excess[part][1])} a step, "
-        f"{_ms(excess[part][2])} on the other hosts"
+        f"its {_PART_TEXTS[part]} takes {_ms(own)} a step, {_ms(others)} on the other hosts"
     ]
-    names = hosts[index].phases_ps
     phases = sorted(
-        ((*_typical_excess(_phase(hosts, name), hosts, index), name) for name in names),
-        reverse=True,
+        ((compared.phase(name).excess(index), name) for name in host.phases_ps), reverse=True
     )
-    evidence += [
-        f"'{name}' takes {_ms(own)} a step, {_ms(others)} on the other hosts"
-        for more, own, others, name in phases[:2]
-        if more > 0.25 * typical
-    ]
-    arrived = hosts[index].arrivals
+    for more, name in phases[:2]:
+        if more > 0.25 * typical:
+            own, others = compared.phase(name).typical(index)
+            evidence.append(f"'{name}' takes {_ms(own)} a step, {_ms(others)} on the other hosts")
+    arrived = host.arrivals
     if arrived is not None and arrived.lateness_ps > 0:
         evidence.append(_arrival_text(arrived))
-    waits = _typical_excess([host.waiting_ps for host in hosts], hosts, index)
-    if waits[0] < 0:
-        evidence.append(
-            f"it waits {_ms(waits[1])} a step in collectives, the other hosts {_ms(waits[2])}"
-        )
+    if compared.waiting.excess(index) < 0:
+        own, others = compared.waiting.typical(index)
+        evidence.append(f"it waits {_ms(own)} a step in collectives, the other hosts {_ms(others)}")
     return PART_CAUSES[part], tuple(evidence)
 
 
@@ -374,22 +368,78 @@ _PART_TEXTS = {
 }
 
 
-def _phase(hosts: Sequence[HostWork], name: str) -> list[Int64s]:
-    return [host.phases_ps.get(name, np.zeros_like(host.total_ps)) for host in hosts]
+class _Compared:
+    """The hosts' work, of which each part is compared once for all of them."""
+
+    def __init__(self, hosts: Sequence[HostWork], is_there: npt.NDArray[np.bool_]) -> None:
+        self.hosts = hosts
+        self._is_there = is_there
+        self._parts: dict[str, _Series] = {}
+        self._phases: dict[str, _Series] = {}
+
+    def part(self, name: str) -> "_Series":
+        """A part of the hosts' own work."""
+        if name not in self._parts:
+            self._parts[name] = self._series([host.parts_ps[name] for host in self.hosts])
+        return self._parts[name]
+
+    def phase(self, name: str) -> "_Series":
+        """An annotation of the training loop; nothing on hosts that do not have it."""
+        if name not in self._phases:
+            nothing = np.zeros(self._is_there.shape[1], np.int64)
+            self._phases[name] = self._series(
+                [host.phases_ps.get(name, nothing) for host in self.hosts]
+            )
+        return self._phases[name]
+
+    @cached_property
+    def waiting(self) -> "_Series":
+        """Waiting in collectives."""
+        return self._series([host.waiting_ps for host in self.hosts])
+
+    def _series(self, rows: Sequence[Int64s]) -> "_Series":
+        return _Series(np.where(self._is_there, _stack(rows), np.nan))
 
 
-def _typical_excess(
-    series: Sequence[Int64s], hosts: Sequence[HostWork], index: int
-) -> tuple[float, float, float]:
-    """Median excess over the other hosts, own median, the others' median; picoseconds."""
-    is_there = _stack([host.total_ps for host in hosts]) >= 0
-    values = np.where(is_there, _stack(series), np.nan)
-    others = np.delete(values, index, axis=0)
-    own_typical = float(np.nanmedian(values[index]))
-    others_typical = float(np.nanmedian(others)) if not np.isnan(others).all() else 0.0
-    shared = ~np.isnan(values[index]) & ~np.isnan(others).all(axis=0)
-    excess = values[index, shared] - np.nanmedian(others[:, shared], axis=0)
-    return float(np.median(excess)), own_typical, others_typical
+class _Series:
+    """Times of all hosts in all steps, each host's beside the other hosts'.
+
+    Args:
+        values: Shape (hosts, steps), picoseconds, NaN where a host misses a step.
+    """
+
+    def __init__(self, values: Float64s) -> None:
+        self._values = values
+        self._late = lateness(values)
+
+    def excess(self, index: int) -> float:
+        """Median over the steps of what a host takes longer than the others' median."""
+        late = self._late[index]
+        return float(np.median(late[~np.isnan(late)]))
+
+    def typical(self, index: int) -> tuple[float, float]:
+        """A host's own median, and that of all the others' steps; 0 where these have none."""
+        own = self._values[index]
+        own = own[~np.isnan(own)]
+        ordered, place = self._ordered
+        taken = np.sort(place[index])
+        taken = taken[taken < len(ordered)]
+        others = len(ordered) - len(taken)
+        if not others:
+            return float(np.median(own)), 0.0
+        # Of the sorted values, the middle places move up past those that the host itself takes.
+        middle = np.array([(others - 1) // 2, others // 2])
+        middle += np.searchsorted(taken - np.arange(len(taken)), middle, side="right")
+        return float(np.median(own)), float(ordered[middle].mean())
+
+    @cached_property
+    def _ordered(self) -> tuple[Float64s, npt.NDArray[np.intp]]:
+        """All values ascending, without NaN, and the place of each among them, (hosts, steps)."""
+        flat = self._values.ravel()
+        order = np.argsort(flat, kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        return flat[order[: int((~np.isnan(flat)).sum())]], place.reshape(self._values.shape)
 
 
 def _slowest(

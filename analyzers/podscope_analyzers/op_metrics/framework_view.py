@@ -38,12 +38,15 @@ def framework_view(device_ops: OpDatabase, *, with_idle: bool) -> OpDatabase:
     provenance = device_ops.top("provenance")[rows]
     names = device_ops.top("name")[rows].copy()
     types = np.full(len(rows), texts.code(UNKNOWN_TYPE), np.int32)
-    for code in np.unique(provenance).tolist():
+    used, of_used = np.unique(provenance, return_inverse=True)
+    new_names, new_types = np.zeros(len(used), np.int32), np.zeros(len(used), np.int32)
+    for at, code in enumerate(used.tolist()):
         if code:
             op = parse_op_name(device_ops.texts[code])
-            of_code = provenance == code
-            names[of_code] = texts.code(op.name)
-            types[of_code] = texts.code(op.type or UNKNOWN_TYPE)
+            new_names[at] = texts.code(op.name)
+            new_types[at] = texts.code(op.type or UNKNOWN_TYPE)
+    is_named = provenance != 0
+    names[is_named], types[is_named] = new_names[of_used][is_named], new_types[of_used][is_named]
     idle_code = texts.code(IDLE)
     names[idle[rows]] = types[idle[rows]] = idle_code
     group, first = group_rows(names.astype(np.int64)[None, :])

@@ -95,14 +95,17 @@ def _define(plane: OpPlane, line: OpLine, table: _OpTable) -> tuple[Int64s, Int6
     has_stages = bool(is_stage.any())
     ids = _ids(metadata)
     found: list[tuple[int, int, str, str, int]] = []
-    plain = columns.metadata[~is_stage] if has_stages else columns.metadata
-    for row in np.flatnonzero(np.bincount(plain, minlength=len(metadata))).tolist():
+    plain = np.flatnonzero(~is_stage)
+    first = np.full(len(metadata), -1, np.int64)
+    # Assigned from the last to the first, so that the first stays.
+    first[columns.metadata[plain[::-1]]] = plain[::-1]
+    for row in np.flatnonzero(first >= 0).tolist():
         if row == metadata.empty_row or int(ids[row]) in table.rows:
             continue
         op = parse_op_name(metadata.names[row])
         if op.category != OpCategory.UNKNOWN and op.name:
-            first = int(np.argmax((columns.metadata == row) & ~is_stage)) if has_stages else 0
-            found.append((first, int(ids[row]), op.name, op.type, 0))
+            at = int(first[row]) if has_stages else 0
+            found.append((at, int(ids[row]), op.name, op.type, 0))
     if has_stages:
         events = np.flatnonzero(is_stage)
         codes, categories = columns.stat(STAGE_CATEGORY).strings()

@@ -30,9 +30,12 @@ Bools = NDArray[np.bool_]
 _DEVICE_PREFIX: Final = "/device:"
 # Marks where an asynchronous operation ended; the operation's own event says the rest.
 _END_MARK: Final = "end: "
-_HANDED_OVER: Final = "ThreadpoolListener::Record"
-_REGION_START: Final = "ThreadpoolListener::StartRegion"
-_REGION_STOP: Final = "ThreadpoolListener::StopRegion"
+_OTHER, _ENDED, _HANDED_OVER, _REGION_START, _REGION_STOP = range(5)
+_KINDS: Final = {
+    "ThreadpoolListener::Record": _HANDED_OVER,
+    "ThreadpoolListener::StartRegion": _REGION_START,
+    "ThreadpoolListener::StopRegion": _REGION_STOP,
+}
 _STATS: Final = ("hlo_op", "program_id", "_p", "_c")
 
 
@@ -80,7 +83,8 @@ def host_execution_database(space: OpSpace, programs: Programs) -> OpDatabase:
     if plane is None or "hlo_op" not in plane.stat_names:
         return OpDatabase.empty()
     names: dict[str, int] = {}
-    spans = _join([_line_spans(plane, line, names) for line in plane.lines if not line.is_derived])
+    kinds = np.array([_kind(name) for name in plane.event_metadata.names], np.int8)
+    spans = _join([_line_spans(line, kinds, names) for line in plane.lines if not line.is_derived])
     return _database(spans, list(names), programs, _step_markers(plane))
 
 
@@ -115,28 +119,34 @@ def _steps_at(start_ps: Int64s, markers: tuple[Int64s, Int64s, Int64s]) -> Int64
     return np.where((at >= 0) & (start_ps < end[at]), step[at], -1)
 
 
-def _line_spans(plane: OpPlane, line: OpLine, names: dict[str, int]) -> _Spans:
+def _kind(name: str) -> int:
+    """What an event of this name says beside its stats."""
+    return _ENDED if name.startswith(_END_MARK) else _KINDS.get(name, _OTHER)
+
+
+def _line_spans(line: OpLine, kinds: NDArray[np.int8], names: dict[str, int]) -> _Spans:
+    """The operations of a line, and the parts that it ran.
+
+    Args:
+        line: A thread.
+        kinds: Of every row of the plane's event metadata, shape (m,).
+        names: Numbers of the operations' names; gets those that are new.
+    """
     columns = notable_columns(line, _STATS)
     codes, table = columns.stat("hlo_op").strings()
-    called = plane.event_metadata.names
-    is_end = np.array([name.startswith(_END_MARK) for name in called])[columns.metadata]
+    kind = kinds[columns.metadata]
     numbers = [names.setdefault(name, len(names)) if name else -1 for name in table]
-    op = np.where(is_end, -1, np.array([*numbers, -1], np.int64)[codes])
+    op = np.where(kind == _ENDED, -1, np.array([*numbers, -1], np.int64)[codes])
     events = np.flatnonzero(op >= 0)
-
-    def of(name: str) -> Int64s:
-        if name not in called:
-            return np.zeros(0, np.int64)
-        return np.flatnonzero(columns.metadata == called.index(name))
-
     start, duration = columns.start_ps, columns.duration_ps
-    record, first, last = of(_HANDED_OVER), of(_REGION_START), of(_REGION_STOP)
+    record, first, last = (
+        np.flatnonzero(kind == one) for one in (_HANDED_OVER, _REGION_START, _REGION_STOP)
+    )
     begun, ended = _pairs(start[first], start[last])
     first, last = first[begun], last[ended]
     consumed = columns.stat("_c").ints_or_uints()
     produced = columns.stat("_p").ints_or_uints()
     # Records take no time here: they only say in which span they are.
-    kinds = (len(events), len(first), len(record))
     at = np.concatenate([start[events], start[first], start[record]])
     length = np.concatenate(
         [duration[events], start[last] - start[first], np.zeros(len(record), np.int64)]
@@ -148,7 +158,7 @@ def _line_spans(plane: OpPlane, line: OpLine, names: dict[str, int]) -> _Spans:
     place = np.empty(len(at), np.int64)
     place[order] = np.arange(len(at))
     ordered_parent = nesting.parent.astype(np.int64)
-    count = kinds[0] + kinds[1]
+    count = len(events) + len(first)
     # A record may be found to be another's parent only where both are at one instant.
     around = ordered_parent
     while (inside := (around >= 0) & (order[around] >= count)).any():
@@ -156,15 +166,15 @@ def _line_spans(plane: OpPlane, line: OpLine, names: dict[str, int]) -> _Spans:
     parent = np.where(around >= 0, order[around], -1)[place]
     self_ps = nesting.self_ps[place]
     return _Spans(
-        op=np.concatenate([op[events], np.full(kinds[1], -1, np.int64)]),
+        op=np.concatenate([op[events], np.full(len(first), -1, np.int64)]),
         program=np.concatenate(
             [
                 columns.stat("program_id").ints_or_uints()[events],
-                np.zeros(kinds[1], np.int64),
+                np.zeros(len(first), np.int64),
             ]
         ),
         start_ps=at[:count],
-        part=np.concatenate([np.full(kinds[0], -1, np.int64), consumed[first]]),
+        part=np.concatenate([np.full(len(events), -1, np.int64), consumed[first]]),
         parent=parent[:count],
         duration_ps=length[:count],
         self_ps=self_ps[:count],

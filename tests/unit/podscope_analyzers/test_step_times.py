@@ -1,5 +1,6 @@
 """Self times of operations by step: kept within bounds, added up, and judged."""
 
+import tracemalloc
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,6 +30,18 @@ def test_events_of_an_operation_and_step_add_up_and_those_of_no_step_are_left_ou
         np.array([0, 0, 1, -1, 0]), np.array([4, 4, 5, 4, -1]), np.array([1, 2, 4, 8, 16])
     )
     assert _table(found) == {(0, 4): 3, (1, 5): 4}
+
+
+def test_of_many_steps_and_operations_only_the_pairs_that_happen_take_memory() -> None:
+    count = 20_000
+    each = np.arange(count)
+    tracemalloc.start()
+    times = StepTimes.of(np.append(each, 0), np.append(each, 0), np.append(each + 1, 5))
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # All pairs would take 3.2 GB.
+    assert peak_bytes < 20_000_000
+    assert _table(times) == {(i, i): i + 1 + 5 * (i == 0) for i in range(count)}
 
 
 def test_databases_are_combined_by_the_new_rows_of_their_operations() -> None:

@@ -130,3 +130,29 @@ def test_two_steps_are_too_few_for_a_verdict() -> None:
 def test_waiting_is_a_share_of_all_step_time() -> None:
     hosts = [_host("h0", np.full(STEPS, 10.0)), _host("h1", np.full(STEPS, 30.0))]
     assert find_stragglers(hosts).waiting_ratio == pytest.approx(0.5)
+
+
+def test_the_evidence_is_the_median_of_the_others_over_the_steps_that_they_have() -> None:
+    hosts = [_host(f"h{i}", _noise(i, 5 + i / 10)) for i in range(6)]
+    hosts[3] = _host("h3", _noise(3, 25), part="input", extra_ms=20.5)
+    rng = np.random.default_rng(5)
+    for host in hosts:
+        host.total_ps[rng.choice(STEPS, 6, replace=False)] = -1
+    (late,) = find_stragglers(hosts).stragglers
+
+    def said(of: str, index: int) -> tuple[float, float]:
+        rows = [host.waiting_ps if of == "waiting" else host.parts_ps[of] for host in hosts]
+        there = [host.total_ps >= 0 for host in hosts]
+        own = np.median(rows[index][there[index]]) / MS
+        others = [r[t] for i, (r, t) in enumerate(zip(rows, there, strict=True)) if i != index]
+        return float(own), float(np.median(np.concatenate(others))) / MS
+
+    own, others = said("input", 3)
+    assert (
+        late.evidence[0]
+        == f"its input takes {own:.2f} ms a step, {others:.2f} ms on the other hosts"
+    )
+    own, others = said("waiting", 3)
+    assert late.evidence[-1] == (
+        f"it waits {own:.2f} ms a step in collectives, the other hosts {others:.2f} ms"
+    )
