@@ -8,6 +8,7 @@ recv-done in which the core did other work: a transfer that takes no longer cost
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from typing import Any, Final, Self
 
@@ -96,6 +97,26 @@ class SliceTransfers:
 
     rows: Sequence[SliceTransfer] = ()
     reference: Sequence[SliceTransfer] = ()
+
+    @property
+    def send_ps(self) -> int:
+        """Time of all cores in sends to other slices and their ends."""
+        return self._between_slices.send + self._between_slices.send_done
+
+    @property
+    def send_done_ps(self) -> int:
+        """Time of all cores in the ends of sends to other slices."""
+        return self._between_slices.send_done
+
+    @property
+    def recv_ps(self) -> int:
+        """Time of all cores in receives from other slices and their ends."""
+        return self._between_slices.recv + self._between_slices.recv_done
+
+    @cached_property
+    def _between_slices(self) -> Durations:
+        # Calls back into the host meet by name too, but have no type of transfer.
+        return sum((row.sums for row in self.rows if row.transfer_type), Durations())
 
     def to_state(self) -> dict[str, Any]:
         """Plain values for storing."""

@@ -35,6 +35,8 @@ _TPU_INPUT = frozenset(
     }
 )
 _TPU_OUTPUT = frozenset({"outfeed", "host send", "host send-done", "sparsecorev0 outfeed"})
+_HOST_RECV = ("host recv", "host recv-done")
+_HOST_SEND = ("host send", "host send-done")
 
 
 def reference_categories_ps(steps: StepDatabase) -> Int64s:
@@ -47,12 +49,14 @@ def reference_categories_ps(steps: StepDatabase) -> Int64s:
 def own_categories_ps(steps: StepDatabase, hosts: Sequence[HostRow]) -> Int64s:
     """Time of every row in every category as we have it, shape (r, 9).
 
-    All kinds of collectives are collectives, and what the threads of a host say is used: on CPUs
-    waiting in collectives and for input is no computation, and GPUs that run nothing while the
-    host waits for input wait for input too.
+    All kinds of collectives are collectives, those between slices too, whose operations are host
+    transfers. What the threads of a host say is used: on CPUs waiting in collectives and for input
+    is no computation, and GPUs that run nothing while the host waits for input wait for input too.
     """
     if steps.kind == "tpu":
-        return _tpu_categories(steps, [own_tpu_category(c) for c in steps.categories])
+        times = _tpu_categories(steps, [own_tpu_category(c) for c in steps.categories])
+        _move_slice_transfers(times, steps, hosts)
+        return times
     times = _generic_categories(steps)
     for host in hosts:
         if steps.has_device:
@@ -103,6 +107,27 @@ def _tpu_categories(steps: StepDatabase, columns: Sequence[int]) -> Int64s:
             times[:, category] += steps.breakdown_ps[:, column]
     times[:, OTHER] = np.maximum(steps.duration_ps - times.sum(axis=1), 0)
     return times
+
+
+def _move_slice_transfers(times: Int64s, steps: StepDatabase, hosts: Sequence[HostRow]) -> None:
+    """Take what hosts exchange between slices out of input and output.
+
+    Steps know host transfers by their category alone, so that of a host whose programs also call
+    back into it every step gives the same share of them.
+    """
+    if not any(host.slice_transfers.rows for host in hosts):
+        return
+    for source, category_names, moved_ps in (
+        (INPUT, _HOST_RECV, [host.slice_transfers.recv_ps for host in hosts]),
+        (OUTPUT, _HOST_SEND, [host.slice_transfers.send_ps for host in hosts]),
+    ):
+        ratio = np.zeros(1 + max(host.index for host in hosts))
+        for host, known_ps in zip(hosts, moved_ps, strict=True):
+            whole_ps = int(host.steps.time_ps(*category_names).sum()) if known_ps else 0
+            ratio[host.index] = min(known_ps / whole_ps, 1.0) if whole_ps else 0.0
+        moved = np.rint(steps.time_ps(*category_names) * ratio[steps.host_index]).astype(np.int64)
+        times[:, source] -= moved
+        times[:, COLLECTIVES] += moved
 
 
 def _generic_categories(steps: StepDatabase) -> Int64s:

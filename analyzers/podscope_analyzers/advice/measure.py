@@ -26,7 +26,7 @@ from podscope_analyzers.op_metrics.rates import UNKNOWN_BOUND, Roofline
 from podscope_analyzers.overview_steps import CATEGORY_IDS, complete_steps
 from podscope_analyzers.own_input import input_evidence, input_share
 from podscope_analyzers.result import Scope
-from podscope_analyzers.step_categories import own_categories_ps
+from podscope_analyzers.step_categories import COLLECTIVES, Int64s, own_categories_ps
 from podscope_analyzers.steps import StepDatabase
 from podscope_analyzers.summary import flops_per_second
 
@@ -48,6 +48,13 @@ _SHUFFLES: Final = frozenset(
 _NARROW: Final = re.compile(r"bf16|f16|f8|f4|[su](?:2|4|8|16)\b")
 _WIDE: Final = re.compile(r"f32|f64|tf32|c64|c128")
 _ASYNC_DONE: Final = "async-done"
+_BETWEEN_CORES: Final = ("send", "send-done", "recv", "recv-done", "megacore fusion")
+# As XProf tells outliers: deviations from the median by the median deviation, which is that of
+# hundredths of a step at least.
+_OUTLIER: Final = 3.5
+_NORMAL_QUARTILE: Final = 0.6745
+_LEAST_DEVIATION: Final = 0.001
+_LEAST_HOSTS: Final = 3
 
 
 def measure(stats: CaptureStats, scope: Scope, groups: Iterable[str]) -> Metrics:
@@ -91,6 +98,7 @@ def _steps(stats: CaptureStats) -> StepMetrics | None:
             name: int(time_ps) / total
             for name, time_ps in zip(CATEGORY_IDS, times.sum(axis=0).tolist(), strict=True)
         },
+        communication_ratio=_communication_ps(steps, times) / total,
         input_error_ratio=input_share(steps, times)[1],
         between_ratio=_between(steps),
         host_work_ratio=None if steps.has_device else _host_work(stats, steps),
@@ -98,6 +106,13 @@ def _steps(stats: CaptureStats) -> StepMetrics | None:
         other_input_ratio=None if enqueue is None else 1.0 - enqueue,
         is_input_observed=enqueue is not None or bool(input_evidence(stats)),
     )
+
+
+def _communication_ps(steps: StepDatabase, times: Int64s) -> int:
+    found = int(times[:, COLLECTIVES].sum())
+    if steps.kind == "tpu":
+        found += int(steps.time_ps(*_BETWEEN_CORES).sum())
+    return found
 
 
 def _between(steps: StepDatabase) -> float | None:
@@ -176,7 +191,10 @@ def _devices(stats: CaptureStats) -> DeviceMetrics | None:
     found = _with_kernels(found, stats)
     return replace(
         found,
-        outside_ratio=outside_compilation_ratio(ops),
+        outside_ratio=outside_compilation_ratio(
+            ops,
+            between_slices_ps=sum(host.slice_transfers.send_done_ps for host in stats.hosts),
+        ),
         eager_ratio=eager_ratio(ops),
         shuffle_ratio=sum(categories.get(name, 0) for name in _SHUFFLES) / busy if busy else None,
         async_done_ratio=categories.get(_ASYNC_DONE, 0) / busy if busy else None,
@@ -345,14 +363,31 @@ def _hosts(stats: CaptureStats) -> HostMetrics | None:
     functions = [one for _, fact in facts for one in fact.functions if one.calls > 1]
     if functions:
         found = replace(found, function=max(functions, key=lambda f: f.expensive_ratio))
-    barriers = [f.barrier_ratio for _, f in facts if f.barrier_ratio is not None]
+    barriers = [(h, f.barrier_ratio) for h, f in facts if f.barrier_ratio is not None]
     if barriers:
-        found = replace(found, barrier_ratio=sum(barriers) / len(barriers))
+        mean = sum(ratio for _, ratio in barriers) / len(barriers)
+        found = replace(found, barrier_ratio=mean, barrier_outliers=outliers(barriers))
     prints = [(f.debug_print_ratio, h) for h, f in facts if f.debug_print_ratio is not None]
     if prints:
         ratio, host = max(prints)
         found = replace(found, debug_print_ratio=ratio, debug_print_host=host)
     return _with_memory(found, facts)
+
+
+def outliers(shares: Sequence[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
+    """Hosts whose share of a step is far from the others', the farthest first.
+
+    Args:
+        shares: Of every host, 0 to 1; of fewer than three none stands out.
+    """
+    if len(shares) < _LEAST_HOSTS:
+        return ()
+    values = np.array([share for _, share in shares])
+    distance = np.abs(values - np.median(values))
+    scale = max(float(np.median(distance)), _LEAST_DEVIATION)
+    order = np.argsort(-distance, kind="stable")
+    far = order[_NORMAL_QUARTILE * distance[order] / scale > _OUTLIER]
+    return tuple(shares[index] for index in far.tolist())
 
 
 def _compile_ratio(fact: HostFacts) -> float:

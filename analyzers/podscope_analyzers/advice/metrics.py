@@ -18,6 +18,8 @@ class StepMetrics:
         step_ms: Mean step time.
         steps_per_host: Complete steps.
         shares: By category id, as the overview's breakdown has them.
+        communication_ratio: In collectives, and on TPUs in sends, receives and waiting for the
+            other core of a chip.
         input_error_ratio: Standard error of the share of input, from step to step.
         between_ratio: Share of the time from step to step that lies between two steps.
         host_work_ratio: On hosts without accelerators: share of the step outside compiled
@@ -32,6 +34,7 @@ class StepMetrics:
     step_ms: float
     steps_per_host: int
     shares: Mapping[str, float] = field(default_factory=dict)
+    communication_ratio: float | None = None
     input_error_ratio: float = 0.0
     between_ratio: float | None = None
     host_work_ratio: float | None = None
@@ -129,6 +132,7 @@ class HostMetrics:
         fragmented: The most fragmented allocator that is at least half full.
         fragmented_host: Its host.
         barrier_ratio: Mean over hosts of the share of the step in barriers between cores.
+        barrier_outliers: Hosts whose share differs from all others', with it, the farthest first.
         debug_print_ratio: Largest over hosts of the share of the step in debug prints.
         debug_print_host: That host.
         throttled: Events that say so, of all hosts.
@@ -145,6 +149,7 @@ class HostMetrics:
     fragmented: MemoryFact | None = None
     fragmented_host: str = ""
     barrier_ratio: float | None = None
+    barrier_outliers: tuple[tuple[str, float], ...] = ()
     debug_print_ratio: float | None = None
     debug_print_host: str = ""
     throttled: int = 0

@@ -32,18 +32,22 @@ def op_placement_ratios(host_ops: OpDatabase, device_ops: OpDatabase) -> tuple[f
     return safe_divide(host, host + device), safe_divide(device, host + device)
 
 
-def outside_compilation_ratio(device_ops: OpDatabase) -> float:
-    """Share of the device's self time that waits for computation outside the program."""
+def outside_compilation_ratio(device_ops: OpDatabase, *, between_slices_ps: int = 0) -> float:
+    """Share of the device's self time that waits for computation outside the program.
+
+    Args:
+        device_ops: Operations of the devices.
+        between_slices_ps: Time of the ends of sends that are known to go to other slices, which
+            look like those to the host; they are left out.
+    """
     top = device_ops.top_count
-    provenance, long_name = device_ops.top("provenance"), device_ops.top("long_name")
-    outside = np.fromiter(
-        (
-            is_outside_compilation(device_ops.texts[one], device_ops.texts[other])
-            for one, other in zip(provenance.tolist(), long_name.tolist(), strict=True)
-        ),
-        np.bool_,
-        top,
-    )
+    texts = device_ops.texts
+    named, sent = np.zeros(top, np.bool_), np.zeros(top, np.bool_)
+    names = device_ops.top("provenance").tolist(), device_ops.top("long_name").tolist()
+    for row, (provenance, long_name) in enumerate(zip(*names, strict=True)):
+        named[row] = is_outside_compilation(texts[provenance], "")
+        sent[row] = not named[row] and is_outside_compilation("", texts[long_name])
     self_ps = device_ops.top("self_time_ps")
     busy = int(self_ps[~device_ops.is_idle[:top]].sum())
-    return safe_divide(int(self_ps[outside].sum()), busy)
+    outside = int(self_ps[named].sum()) + max(int(self_ps[sent].sum()) - between_slices_ps, 0)
+    return safe_divide(outside, busy)

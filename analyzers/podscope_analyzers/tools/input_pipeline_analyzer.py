@@ -14,7 +14,7 @@ from podscope_analyzers.own_input import input_evidence, own_input_pipeline
 from podscope_analyzers.reasons import NO_HOST_OPS, reasons_for_steps
 from podscope_analyzers.result import Column, Scope, Table, ToolResult
 
-VERSION: Final = 6
+VERSION: Final = 7
 
 
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:

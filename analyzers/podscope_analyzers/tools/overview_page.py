@@ -34,7 +34,7 @@ from podscope_analyzers.xprof_table import (
     percent,
 )
 
-VERSION: Final = 6
+VERSION: Final = 7
 
 
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:

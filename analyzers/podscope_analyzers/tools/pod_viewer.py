@@ -34,7 +34,7 @@ from podscope_analyzers.stragglers import HostWork, StragglerReport, find_stragg
 
 __all__ = ["PARAMETERS", "VERSION", "analyze", "xprof_json"]
 
-VERSION: Final = 5
+VERSION: Final = 6
 
 MAX_REFERENCE_RECORDS: Final = 200_000
 """Records of steps and cores in the reference's form; at least one step is whole."""

@@ -67,10 +67,13 @@ def host(
     cores: int = 4,
     run_us: int = 10_000,
     planes: Sequence[str] = ("/device:TPU:0",),
+    step_us: int = 0,
 ) -> HostPartial:
     space = xplane_pb2.XSpace(hostnames=["vm"])
     for plane_name in planes:
         add_core(space.planes.add(name=plane_name, id=1), ops, cores, run_us)
+        for step in range(run_us // step_us if step_us else 0):
+            add_step(space.planes[-1], step, step * step_us, step_us)
     metadata = space.planes.add(name="/host:metadata", id=9)
     metadata.stat_metadata[1].id, metadata.stat_metadata[1].name = 1, "Hlo Proto"
     entry = metadata.event_metadata[7]
@@ -85,7 +88,9 @@ def host(
 
 
 def add_core(plane: xplane_pb2.XPlane, ops: Sequence[Op], cores: int, run_us: int) -> None:
-    for number, stat in enumerate(("program_id", "hlo_category", "dcn_collective_info"), start=1):
+    for number, stat in enumerate(
+        ("program_id", "hlo_category", "dcn_collective_info", "symbol_id"), start=1
+    ):
         plane.stat_metadata[number].id, plane.stat_metadata[number].name = number, stat
     runs, line = plane.lines.add(name="XLA Modules", id=1), plane.lines.add(name="XLA Ops", id=2)
     plane.event_metadata[1].id, plane.event_metadata[1].name = 1, "jit_f(7)"
@@ -98,10 +103,43 @@ def add_core(plane: xplane_pb2.XPlane, ops: Sequence[Op], cores: int, run_us: in
             entry.id, entry.name, entry.display_name = key, f"%{op} = f32[]", op
             opcode = op.rpartition(".")[0]
             entry.stats.add(metadata_id=1).int64_value = 7
+            entry.stats.add(metadata_id=4).int64_value = key
             entry.stats.add(metadata_id=2).str_value = CATEGORIES.get(opcode, opcode)
             if opcode == "send":
                 entry.stats.add(metadata_id=3).bytes_value = endpoints(cores)
         line.events.add(metadata_id=key, offset_ps=int(begin * US), duration_ps=int(duration * US))
+
+
+def add_step(plane: xplane_pb2.XPlane, step: int, begin_us: int, duration_us: int) -> None:
+    if not step:
+        plane.lines.add(name="Steps", id=3)
+    key = 1000 + step
+    plane.event_metadata[key].id, plane.event_metadata[key].name = key, str(step)
+    plane.lines[-1].events.add(
+        metadata_id=key, offset_ps=begin_us * US, duration_ps=duration_us * US
+    )
+
+
+def training(name: str, compute: float, wait: float, kind: str = "ALL_REDUCE") -> HostPartial:
+    """Five steps of 1 ms: so much computation between the transfers, so much waiting at the end."""
+    ops = [
+        *(("send.1", 0, 10), ("recv.1", 10, 10), ("send-done.1", 20, 20)),
+        *(("fusion.1", 40, compute), ("recv-done.1", 40 + compute, wait)),
+    ]
+    steps = [
+        (op, 1000 * step + begin, duration) for step in range(5) for op, begin, duration in ops
+    ]
+    return host(steps, name, kind=kind, run_us=5000, step_us=1000)
+
+
+def breakdown(partial: HostPartial) -> dict[str, float]:
+    found: Any = run_tool("overview_page", [partial], Scope([partial.host])).result["breakdown"]
+    return {one["category"]: one["ratio"] for one in found if one["ratio"]}
+
+
+def advice(*partials: HostPartial) -> dict[str, str]:
+    found = run_tool("overview_page", partials, Scope([one.host for one in partials])).advice
+    return {one.code: one.message for one in found}
 
 
 def shown(*partials: HostPartial) -> ToolResult:
@@ -215,3 +253,31 @@ def test_bytes_over_the_network_are_by_type(kind: str, cores: int, expected: int
 )
 def test_the_size_of_a_group_is_read(info: bytes, expected: int) -> None:
     assert group_size(info) == expected
+
+
+def test_waiting_for_another_slice_is_a_collective_and_no_input() -> None:
+    partial = training("h0", compute=540, wait=410)
+    assert breakdown(partial) == pytest.approx(
+        {"device_compute": 0.54, "collectives": 0.45, "other": 0.01}, abs=1e-9
+    )
+    assert set(advice(partial)) & {"communication_bound", "input_bound", "outside_compilation"} == {
+        "communication_bound"
+    }
+
+
+def test_transfers_of_no_collective_stay_input_and_output() -> None:
+    partial = training("h0", compute=540, wait=410, kind="")
+    assert breakdown(partial) == pytest.approx(
+        {"device_compute": 0.54, "input": 0.42, "output": 0.03, "other": 0.01}, abs=1e-9
+    )
+    assert "communication_bound" not in advice(partial)
+
+
+def test_the_host_that_other_slices_wait_for_is_the_late_one() -> None:
+    hosts = [
+        training(name, compute, 950 - compute)
+        for name, compute in [("a", 400), ("b", 900), ("c", 400)]
+    ]
+    assert advice(*hosts)["straggler"].startswith(
+        "The other hosts wait for b: it is 0.50 ms late in a typical step"
+    )

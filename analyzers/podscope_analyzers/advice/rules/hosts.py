@@ -18,11 +18,19 @@ def debug_print(hosts: HostMetrics, rule: Rule) -> Finding | None:
 
 def barriers(hosts: HostMetrics, rule: Rule) -> Finding | None:
     """Cores wait at barriers for each other."""
+    named = ""
+    if hosts.barrier_outliers:
+        host, share = hosts.barrier_outliers[0]
+        others = len(hosts.barrier_outliers) - 1
+        also = f", and of {others} more" if others else ""
+        # Whom the others wait for waits least.
+        named = f" That of {host}{also} stands out: {share:.1%}."
     return by_level(
         rule,
         hosts.barrier_ratio,
         "barrier_ratio",
-        "Barriers between cores take {share} of the step.",
+        f"Barriers between cores take {{share}} of the step.{named}",
+        Evidence("outlying_hosts", len(hosts.barrier_outliers)),
     )
 
 

@@ -18,6 +18,21 @@ def share_of_step(category: str, said: str) -> Callable[[StepMetrics, Rule], Fin
     return find
 
 
+def communication_bound(steps: StepMetrics, rule: Rule) -> Finding | None:
+    """Steps spend their time in what cores exchange."""
+    collectives = steps.shares.get("collectives", 0.0)
+    other = (steps.communication_ratio or 0.0) - collectives
+    rest = f", {other:.1%} of it in sends and receives between cores" if other > 0 else ""
+    return by_level(
+        rule,
+        steps.communication_ratio,
+        "communication_ratio",
+        "{share} of the step time is spent in collectives, waiting for a late host included"
+        f"{rest}.",
+        Evidence("collectives_ratio", collectives, "ratio"),
+    )
+
+
 def input_bound(steps: StepMetrics, rule: Rule) -> Finding | None:
     """Steps wait for input."""
     share = steps.shares.get("input", 0.0)

@@ -151,10 +151,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "Shorten or hide the collectives",
         "steps",
         {"high": 0.30, "medium": 0.15},
-        steps.share_of_step(
-            "collectives",
-            "{share} of the step time is spent in collectives, waiting for a late host included.",
-        ),
+        steps.communication_bound,
         "Where a host is late, that comes first. Then overlap collectives with computation, "
         "combine small ones, communicate in 16 bits, or change how the model is sharded.",
         ("pod_viewer", "megascale_stats", *_OP_TOOLS),

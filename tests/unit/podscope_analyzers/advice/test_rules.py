@@ -485,6 +485,41 @@ def test_a_core_that_the_others_wait_for_is_named_and_an_even_one_is_not() -> No
     assert "slow_core" not in codes(advice_on([late_core(46)]))
 
 
+@pytest.mark.parametrize(
+    ("category", "applies"),
+    [
+        *((name, True) for name in ("megacore fusion", "recv-done", "send", "reduce-scatter")),
+        *((name, False) for name in ("async-done", "host recv-done", "copy")),
+    ],
+)
+def test_what_cores_exchange_is_communication(category: str, applies: bool) -> None:
+    found = advice_on([tpu([Op(0, 84), Op(84, 16, category)])])
+    assert ("communication_bound" in codes(found)) == applies
+
+
+@pytest.mark.parametrize(
+    ("shares", "named"),
+    [
+        # Deviations of the median's: 0.1 / 0.01 * 0.6745 = 6.7, and 0.05 / 0.01 * 0.6745 = 3.4.
+        ((20, 21, 20, 19, 10), "That of h4 stands out: 10.0%."),
+        ((20, 21, 20, 19, 15), ""),
+        # Equal but for one; a difference below half a percent of the step is none.
+        ((20, 20, 12), "That of h2 stands out: 12.0%."),
+        ((20, 20, 20.4), ""),
+        ((20, 10), ""),
+        ((20, 21, 20, 19, 20, 10, 35), "That of h6, and of 1 more stands out: 35.0%."),
+    ],
+)
+def test_hosts_whose_barriers_differ_are_named(shares: Sequence[float], named: str) -> None:
+    hosts = [
+        tpu(busy(fusion=100), extra=[("barrier-cores.1", 50, float(share))]) for share in shares
+    ]
+    (found,) = [advice for advice in advice_on(hosts) if advice.code == "barrier_cores"]
+    assert found.message.partition(" of the step.")[2].strip() == named
+    evidence = {one.name: one.value for one in found.evidence}
+    assert evidence["outlying_hosts"] == (2 if "more" in named else len(named) > 0)
+
+
 @pytest.mark.parametrize(("share", "severity"), [(0.16, "high"), (0.04, "medium"), (0.02, None)])
 def test_kernel_launches_are_judged_by_their_share(share: float, severity: str | None) -> None:
     steps = StepMetrics(True, False, 1.0, 5, shares={"kernel_launch": share})

@@ -476,6 +476,23 @@ def test_shares_of_eager_and_outside_operations(make_planes: MakePlanes) -> None
     assert op_placement_ratios(OpDatabase.empty(), OpDatabase.empty()) == (0.0, 0.0)
 
 
+def test_what_goes_to_other_slices_is_not_outside_the_program(make_planes: MakePlanes) -> None:
+    done = "%send-done.1 = token[] send-done(s), is_host_transfer=true"
+    known = {"program_id": 1, "hlo_category": "host send-done"}
+    metadata: dict[str, Any] = {
+        name: {"display_name": f"op{number}", "stats": {**known, "symbol_id": number}}
+        for number, name in enumerate(("a", done, "c"), start=1)
+    }
+    metadata["c"]["stats"]["tf_op"] = "x/b:XlaSendToHost"
+    events = [kernel("a", 0, 60), kernel(done, 60, 30), kernel("c", 90, 10)]
+    plane = {"name": "/device:TPU:0", "lines": {"XLA Ops": events}, "metadata": metadata}
+    ops = device_op_database(make_planes([plane]), Programs({}))
+    assert outside_compilation_ratio(ops) == pytest.approx(0.4)
+    assert outside_compilation_ratio(ops, between_slices_ps=20_000) == pytest.approx(0.2)
+    # More than there is takes nothing from what the host was sent by name.
+    assert outside_compilation_ratio(ops, between_slices_ps=10**9) == pytest.approx(0.1)
+
+
 def test_a_database_survives_its_state(make_planes: MakePlanes) -> None:
     ops = device_op_database(make_planes(sparse_core_planes()), Programs({}))
     again = OpDatabase.from_state(ops.to_state())
