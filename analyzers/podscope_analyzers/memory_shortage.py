@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Literal
 
 import numpy as np
@@ -25,7 +26,8 @@ class Shortage:
         allocator: Empty where nothing says it.
         start_ps: From the capture's base; None where only a message tells of it.
         requested_bytes: None where nothing says it, as are the others.
-        in_use: What was in use then, the largest first.
+        profile: Of the allocator; None where it recorded nothing.
+        place: Its last event by then; None without a profile.
     """
 
     kind: Kind
@@ -38,7 +40,15 @@ class Shortage:
     capacity_bytes: int | None
     op_name: str
     message: str
-    in_use: Sequence[Active]
+    profile: AllocatorProfile | None
+    place: int | None
+
+    @cached_property
+    def in_use(self) -> Sequence[Active]:
+        """What was in use then, the largest first."""
+        if self.profile is None or self.place is None:
+            return ()
+        return self.profile.breakdown_at(self.place)
 
     @property
     def is_fragmented(self) -> bool:
@@ -95,7 +105,8 @@ def _recorded(one: FailedAllocation, by_name: dict[str, AllocatorProfile]) -> Sh
         capacity_bytes=capacity or (profile.capacity_bytes if profile else None),
         op_name=one.op_name,
         message="",
-        in_use=profile.breakdown_at(place) if profile and place is not None else (),
+        profile=profile,
+        place=place,
     )
 
 
@@ -118,7 +129,8 @@ def _reported(text: str, start_ps: int, by_name: dict[str, AllocatorProfile]) ->
         capacity_bytes=said.capacity_bytes or (profile.capacity_bytes if profile else None),
         op_name="",
         message=said.text,
-        in_use=profile.breakdown_at(place) if profile and place is not None else (),
+        profile=profile,
+        place=place,
     )
 
 
@@ -136,7 +148,8 @@ def _nearly_full(profile: AllocatorProfile) -> Shortage:
         capacity_bytes=profile.capacity_bytes,
         op_name=profile.described(place)[0],
         message="",
-        in_use=profile.breakdown_at(place),
+        profile=profile,
+        place=place,
     )
 
 

@@ -230,9 +230,7 @@ class _CoreColumns:
         all_reduce = self.all_reduce_compute[rows] + self.all_reduce_sync[rows]
         reducing = rows[int(np.argmax(all_reduce))]
         durations = self.duration[rows]
-        shares = [
-            100 * int(i) / int(d) if d else 0.0 for i, d in zip(infeed, durations, strict=True)
-        ]
+        shares = np.divide(100 * infeed, durations, out=np.zeros(len(rows)), where=durations != 0)
         compute = int(self.optimal[rows].min()) / 1e9
         waiting = int(infeed[longest_infeed]) / 1e9
         # The reference keeps the mean in whole picoseconds.

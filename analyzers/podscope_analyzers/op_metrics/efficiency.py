@@ -45,14 +45,15 @@ def _hbm_bytes_per_ps(peaks: PerfEnv) -> float:
 
 
 def _hbm_bytes(ops: OpDatabase) -> npt.NDArray[np.float64]:
-    """Traffic with main memory of every operation at the top; all its traffic where none is told.
+    """Traffic with main memory of every operation at the top, shape (n,).
 
-    A program's memories are told apart by TPUs and by the cost analysis of GPUs.
+    All traffic of an operation whose memories are not told apart, as in the roofline.
     """
     accesses, top = ops.accesses, ops.top_count
-    if not len(accesses.op):
-        return ops.top("own_bytes_accessed").astype(np.float64)
-    of_top = np.flatnonzero((accesses.op < top) & (accesses.space == MemorySpace.HBM))
+    of_top = accesses.op < top
+    is_told_apart = np.zeros(top, np.bool_)
+    is_told_apart[accesses.op[of_top]] = True
+    in_hbm = np.flatnonzero(of_top & (accesses.space == MemorySpace.HBM))
     moved = np.zeros(top)
-    np.add.at(moved, accesses.op[of_top], accesses.size_bytes[of_top])
-    return moved
+    np.add.at(moved, accesses.op[in_hbm], accesses.size_bytes[in_hbm])
+    return np.where(is_told_apart, moved, ops.top("own_bytes_accessed"))

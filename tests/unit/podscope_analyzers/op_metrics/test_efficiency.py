@@ -1,11 +1,12 @@
 """How near programs come to what the devices can do; figures of hosts that were not measured."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from podscope_analyzers.op_metrics.database import IDLE, MemoryAccesses, OpDatabase
+from podscope_analyzers.op_metrics.database import IDLE, MemoryAccesses, MemorySpace, OpDatabase
 from podscope_analyzers.op_metrics.efficiency import (
     memory_bandwidth_ratio,
     program_efficiency_ratio,
@@ -46,6 +47,15 @@ def test_an_operation_needs_its_computation_or_its_traffic_whichever_is_longer()
     ops = _ops([(1000, 1000.0, 1000), (1000, 200.0, 3000)], idle_ps=8000)
     assert program_efficiency_ratio(ops, PEAKS) == pytest.approx((500 + 750) / 2000)
     assert memory_bandwidth_ratio(ops, PEAKS) == pytest.approx(4000 / (4 * 10_000))
+
+
+def test_traffic_whose_memories_are_not_told_apart_is_with_main_memory() -> None:
+    # 1000 bytes told to be in HBM, 2000 of which nothing is told, and 3000 told to be on the chip.
+    ops = _ops([(1000, 0.0, 1000), (1000, 0.0, 2000), (1000, 0.0, 3000)])
+    told = MemoryAccesses.of([(0, MemorySpace.HBM, 1, 1000), (2, MemorySpace.VMEM, 1, 3000)])
+    ops = replace(ops, accesses=told)
+    assert memory_bandwidth_ratio(ops, PEAKS) == pytest.approx((1000 + 2000) / (4 * 3000))
+    assert program_efficiency_ratio(ops, PEAKS) == pytest.approx((250 + 500) / 3000)
 
 
 def test_work_that_is_estimated_too_high_is_no_better_program() -> None:
