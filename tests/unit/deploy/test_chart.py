@@ -1,5 +1,6 @@
 """The chart, rendered and linted by the real Helm engine, its manifests held against the API."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 from podscope.cli import COMMANDS
+from podscope_agent.settings import AgentSettings
 
 CHART = Path(__file__).resolve().parents[3] / "deploy/helm/podscope"
 KUBERNETES_VERSIONS = ["1.28", "1.31", "1.34"]
@@ -118,6 +120,8 @@ def test_settings_reach_every_process_of_the_service() -> None:
         if not name.endswith("-agent"):
             assert environment["PODSCOPE_COLLECTOR_LOG_LEVEL"] == "debug", name
             assert environment["PODSCOPE_COLLECTOR_VISIBILITY_TIMEOUT"] == "7200", name
+            memory = environment["PODSCOPE_COLLECTOR_ANALYSIS_MEMORY_BYTES"]
+            assert memory == "8589934592", name
 
 
 def test_no_secret_is_ever_a_value() -> None:
@@ -210,6 +214,67 @@ def test_agents_and_those_who_call_them_are_given_their_certificates() -> None:
         render({"agent": {"tls": {"existingSecret": "agents-tls"}}})
 
 
+def test_agents_and_those_who_call_them_are_given_the_token() -> None:
+    told = {}
+    for name, pod in pods(render(EVERYTHING)):
+        [container] = pod["containers"]
+        for volume in pod["volumes"]:
+            if volume["name"] == "agent-token":
+                assert volume["secret"]["secretName"] == "agents-token"
+                assert volume["secret"]["items"] == [{"key": "secret", "path": "token"}]
+                [mount] = [m for m in container["volumeMounts"] if m["name"] == "agent-token"]
+                file = f"{mount['mountPath']}/token"
+                variables = {v["name"] for v in container["env"] if v.get("value") == file}
+                told[name] = variables | {a for a in container["args"] if file in a}
+    assert told == {
+        "prof-podscope-agent": {"--token-file=/etc/podscope-agent-token/token"},
+        "prof-podscope-collector": {"PODSCOPE_COLLECTOR_AGENT_TOKEN_FILE"},
+        "prof-podscope-worker": {"PODSCOPE_COLLECTOR_AGENT_TOKEN_FILE"},
+    }
+
+
+def test_the_agents_token_crosses_the_network_in_plain_text_only_when_asked() -> None:
+    auth: dict[str, Any] = {"existingSecret": "agents-token"}
+    with pytest.raises(helm.HelmError, match=r"agent\.auth\.plainText: true"):
+        render({"agent": {"auth": auth}})
+    manifests = render({"agent": {"auth": auth | {"plainText": True}}})
+    for name in ("prof-podscope-collector", "prof-podscope-worker"):
+        pod = of_kind(manifests, "Deployment")[name]["spec"]["template"]["spec"]
+        environment = {v["name"]: v.get("value") for v in pod["containers"][0]["env"]}
+        assert environment["PODSCOPE_COLLECTOR_AGENT_TOKEN_IN_PLAIN_TEXT"] == "true"
+
+
+def test_agents_are_given_their_settings() -> None:
+    daemon = of_kind(render(EVERYTHING), "DaemonSet")["prof-podscope-agent"]
+    pod = daemon["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    environment = {v["name"]: v.get("value") for v in container["env"]}
+    assert (
+        environment.items()
+        >= {
+            "PODSCOPE_AGENT_ALLOW_WORKERS": "worker-*:8466",
+            "PODSCOPE_AGENT_METRICS_HOST": "$(POD_IP)",
+            "PODSCOPE_AGENT_SPOOL_BYTES": "8589934592",
+            "PODSCOPE_AGENT_MAX_TIME_RATIO": "0.05",
+            "PODSCOPE_AGENT_RUNTIME_DIR": "/run/podscope",
+        }.items()
+    )
+    # Kubernetes fills in a variable only in those that come after it.
+    names = [v["name"] for v in container["env"]]
+    assert names.index("POD_IP") < names.index("PODSCOPE_AGENT_METRICS_HOST")
+    [runtime] = [v for v in pod["volumes"] if v["name"] == "runtime"]
+    assert runtime["hostPath"] == {"path": "/var/lib/podscope/run", "type": "Directory"}
+
+
+def test_every_setting_of_an_agent_can_be_given() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    given = schema["properties"]["agent"]["properties"]["settings"]["properties"]
+    # These are values of their own, or the chart's business.
+    own = {"host", "port", "metrics_port", "targets", "token_file", "kubernetes", "node_name"}
+    own |= {"tls_cert_file", "tls_key_file", "tls_client_ca_file", "kubernetes_node", "runtime_dir"}
+    assert {*given, *own} == set(AgentSettings.model_fields)
+
+
 def test_the_service_monitors_scrape_ports_that_the_services_have() -> None:
     manifests = render(EVERYTHING)
     ports = {
@@ -228,6 +293,9 @@ def test_the_service_monitors_scrape_ports_that_the_services_have() -> None:
         {"agent": {"port": 70000}},
         {"agent": {"targets": []}},
         {"agent": {"tls": {"secret": "x"}}},
+        {"agent": {"auth": {"token": "x"}}},
+        {"agent": {"settings": {"allow_worker": "x"}}},
+        {"agent": {"hostRuntimeDir": "run"}},
         {"colector": {}},
         {"kubernetes": {"namespaces": ["Train"]}},
         {"agent": {"kubernetes": "yes"}},

@@ -76,14 +76,14 @@ capabilities:
   value: /tmp/numba
 {{- range $name, $value := omit .Values.settings "log_format" }}
 - name: PODSCOPE_COLLECTOR_{{ upper $name }}
-  value: {{ $value | toString | quote }}
+  value: {{ include "podscope.settingText" $value }}
 {{- end }}
 {{- end -}}
 
 {{- define "podscope.extraEnv" -}}
 {{- range $name, $value := . }}
 - name: {{ $name }}
-  value: {{ $value | quote }}
+  value: {{ include "podscope.settingText" $value }}
 {{- end }}
 {{- end -}}
 
@@ -106,7 +106,8 @@ capabilities:
 {{- end }}
 {{- end -}}
 
-{{- define "podscope.agentTlsEnv" -}}
+{{/* What collector and workers show to agents. */}}
+{{- define "podscope.agentAccessEnv" -}}
 {{- if .Values.agent.tls.existingSecret }}
 - name: PODSCOPE_COLLECTOR_AGENT_CA_FILE
   value: /etc/podscope-agent-tls/ca.crt
@@ -115,22 +116,56 @@ capabilities:
 - name: PODSCOPE_COLLECTOR_AGENT_KEY_FILE
   value: /etc/podscope-agent-tls/tls.key
 {{- end }}
+{{- if .Values.agent.auth.existingSecret }}
+- name: PODSCOPE_COLLECTOR_AGENT_TOKEN_FILE
+  value: /etc/podscope-agent-token/token
+{{- if .Values.agent.auth.plainText }}
+- name: PODSCOPE_COLLECTOR_AGENT_TOKEN_IN_PLAIN_TEXT
+  value: "true"
+{{- else if not .Values.agent.tls.existingSecret }}
+{{- fail "agent.auth.existingSecret needs agent.tls.existingSecret, or agent.auth.plainText: true where the pods' network is trusted" }}
+{{- end }}
+{{- end }}
 {{- end -}}
 
-{{- define "podscope.agentTlsMount" -}}
+{{- define "podscope.agentAccessMounts" -}}
 {{- if .Values.agent.tls.existingSecret }}
 - name: agent-tls
   mountPath: /etc/podscope-agent-tls
   readOnly: true
 {{- end }}
+{{- if .Values.agent.auth.existingSecret }}
+- name: agent-token
+  mountPath: /etc/podscope-agent-token
+  readOnly: true
+{{- end }}
 {{- end -}}
 
-{{- define "podscope.agentTlsVolume" -}}
+{{- define "podscope.agentAccessVolumes" -}}
 {{- if .Values.agent.tls.existingSecret }}
 - name: agent-tls
   secret:
     secretName: {{ required "agent.tls.clientSecret is required with agent.tls.existingSecret" .Values.agent.tls.clientSecret }}
 {{- end }}
+{{- include "podscope.agentTokenVolume" . }}
+{{- end -}}
+
+{{- define "podscope.agentTokenVolume" -}}
+{{- with .Values.agent.auth }}
+{{- if .existingSecret }}
+- name: agent-token
+  secret:
+    secretName: {{ .existingSecret }}
+    items:
+      - key: {{ .key }}
+        path: token
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* A setting as the environment gives it: large numbers without an exponent. */}}
+{{- define "podscope.settingText" -}}
+{{- if and (kindIs "float64" .) (eq . (floor .)) }}{{ int64 . | toString | quote }}{{ else }}{{ toString . | quote }}{{ end }}
 {{- end -}}
 
 {{- define "podscope.scheduling" -}}
