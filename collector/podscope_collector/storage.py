@@ -251,15 +251,11 @@ class Storage:
         """
         path = self.xspace_path(session, host)
         digest = hashlib.sha256()
+        _, pieces = self.pieces(path)
         size = 0
-        with self._errors(f"read {path} of {self.root}"):
-            try:
-                for piece in obstore.get(self._open(), path):
-                    digest.update(piece)
-                    size += len(piece)
-            except (NotFoundError, FileNotFoundError) as error:
-                msg = f"no file {path} below {self.root}"
-                raise InputNotFoundError(msg) from error
+        for piece in pieces:
+            digest.update(piece)
+            size += len(piece)
         return StoredFile(path, size, digest.hexdigest())
 
     # -- derived files ----------------------------------------------------------------------
@@ -298,6 +294,27 @@ class Storage:
             except (NotFoundError, FileNotFoundError) as error:
                 msg = f"no file {path} below {self.root}"
                 raise InputNotFoundError(msg) from error
+
+    def pieces(self, path: str) -> tuple[int, Iterator[bytes]]:
+        """Size and content of a file, of which a few megabytes at a time are in memory.
+
+        Raises:
+            InputNotFoundError: There is none.
+            StorageError: It cannot be read; also from the iterator.
+        """
+        with self._errors(f"read {path} of {self.root}"):
+            try:
+                found = obstore.get(self._open(), path)
+            except (NotFoundError, FileNotFoundError) as error:
+                msg = f"no file {path} below {self.root}"
+                raise InputNotFoundError(msg) from error
+
+        def read() -> Iterator[bytes]:
+            with self._errors(f"read {path} of {self.root}"):
+                for piece in found:
+                    yield bytes(piece)
+
+        return int(found.meta["size"]), read()
 
     def mapped(self, path: str) -> bytes | mmap:
         """Content of a file that nobody changes: in memory mapped where it is on this machine.

@@ -86,7 +86,8 @@ def cancel_capture(service: ServiceNow, capture_id: uuid.UUID) -> CaptureView:
     runtime = service.runtime
     with runtime.database.writing() as session:
         capture = services.cancel_capture(session, capture_id, runtime.clock())
-        return CaptureView.of(capture, 0)
+        counts = queries.analyzed_hosts(session, [capture_id])
+        return CaptureView.of(capture, counts.get(capture_id, 0))
 
 
 @router.post("/{capture_id}/retry", status_code=202)
@@ -148,9 +149,12 @@ def download_xspace(service: ServiceNow, capture_id: uuid.UUID, host: str) -> Re
         raise InputNotFoundError(message)
     local = service.runtime.storage.local_path(row.file)
     if local is None:
-        content = service.runtime.storage.read(row.file)
-        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        return Response(content, media_type=_BINARY, headers=headers)
+        size, pieces = service.runtime.storage.pieces(row.file)
+        headers = {
+            "Content-Disposition": f'attachment; filename="{name}"',
+            "Content-Length": str(size),
+        }
+        return StreamingResponse(pieces, media_type=_BINARY, headers=headers)
     if not local.is_file():
         message = f"the file of host {row.host} is gone from the storage ({row.file})"
         raise InputNotFoundError(message)

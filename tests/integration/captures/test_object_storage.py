@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import threading
+import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,8 +14,22 @@ from xml.sax.saxutils import escape, unescape
 
 import pytest
 
+from podscope_collector import schema
+from podscope_collector.app import create_app
+from podscope_collector.captures import services
+from podscope_collector.captures.models import Trigger
+from podscope_collector.captures.request import parse_request
+from podscope_collector.captures.states import HostState
+from podscope_collector.db import Database
 from podscope_collector.errors import InputNotFoundError
+from podscope_collector.runtime import Runtime
+from podscope_collector.settings import CollectorSettings
 from podscope_collector.storage import Storage, StorageError
+
+with warnings.catch_warnings():
+    # It asks for a successor of httpx that is not published everywhere yet.
+    warnings.simplefilter("ignore")
+    from starlette.testclient import TestClient
 
 
 class ObjectServer(ThreadingHTTPServer):
@@ -243,3 +258,38 @@ def test_a_received_file_is_uploaded_in_parts_and_digested_in_pieces(
     assert storage.size_of(stored.path) == len(content)
     assert storage.size_of("plugins/profile/s1/none.xplane.pb") is None
     assert storage.stat_xspace("s1", "w0") == stored
+
+
+class _Nobody:
+    """A broker without workers."""
+
+    def send_task(self, name: str, *, args: list[str], queue: str) -> object:
+        return None
+
+
+def test_a_profile_is_downloaded_in_pieces(
+    cloud: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = bytes(range(256)) * 100_000
+    storage = Storage(cloud.url)
+    stored = storage.put_xspace("s1", "w0", content)
+    settings = CollectorSettings(data_dir=tmp_path, storage_root=cloud.url)
+    database = Database(f"sqlite:///{tmp_path / 'podscope.db'}")
+    schema.upgrade(database)
+    request = parse_request({"targets": "w0:1,w1:1"})
+    now = datetime(2026, 11, 21, 9, 0, 0, 0, UTC)
+    with database.writing() as session:
+        capture = services.create_capture(session, request, Trigger.API, now, name="s1")
+        for host in capture.hosts:
+            host.state = HostState.DONE
+            host.file = stored.path if host.position == 0 else f"{stored.path}.gone"
+        hosts = [host.host for host in capture.hosts]
+        base = f"/api/v1/captures/{capture.id}/hosts"
+    app = create_app(settings, runtime=Runtime(settings, database), sender=_Nobody())
+    monkeypatch.setattr(Storage, "read", lambda *_: pytest.fail("it was read at once"))
+    client = TestClient(app, base_url="http://127.0.0.1:8080")
+    answer = client.get(f"{base}/{hosts[0]}/xspace")
+    assert (answer.status_code, answer.content) == (200, content)
+    assert answer.headers["content-length"] == str(len(content))
+    assert client.get(f"{base}/{hosts[1]}/xspace").status_code == 404
+    database.dispose()

@@ -1,3 +1,4 @@
+import uuid
 import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -8,6 +9,8 @@ import pytest
 from pydantic import SecretStr
 
 from podscope_collector.app import create_app
+from podscope_collector.captures.models import Capture
+from podscope_collector.captures.states import AnalysisState
 from podscope_collector.db import Database
 from podscope_collector.errors import InputNotFoundError, RequestError
 from podscope_collector.runtime import Runtime
@@ -119,6 +122,18 @@ def test_a_synchronized_capture_that_cannot_start_together_is_refused_with_the_n
     assert client.get("/api/v1/captures").json()["items"] == []
     assert client.post("/api/v1/captures", json=body | {"targets": "w[1-8]:1"}).status_code == 202
     assert client.post("/api/v1/captures", json=body | {"synchronized": False}).status_code == 202
+
+
+def test_a_cancelled_capture_says_how_many_hosts_were_analysed_before(
+    client: TestClient, database: Database
+) -> None:
+    asked = client.post("/api/v1/captures", json={"targets": "w0:1,w1:1"}).json()
+    with database.writing() as session:
+        (host, _) = session.get_one(Capture, uuid.UUID(asked["id"])).hosts
+        host.analysis_state = AnalysisState.DONE
+    cancelled = client.post(f"/api/v1/captures/{asked['id']}/cancel").json()
+    assert (cancelled["state"], cancelled["analysis"]["hosts_done"]) == ("cancelled", 1)
+    assert client.get(f"/api/v1/captures/{asked['id']}").json() == cancelled
 
 
 def test_who_asked_is_what_a_proxy_says_and_else_what_the_request_says(client: TestClient) -> None:
