@@ -35,6 +35,8 @@ _COMPILE: Final = re.compile(
 _THROTTLE: Final = re.compile(
     r"throttl|clocks? skipped|power[ _-]?(?:cap|brake)|thermal slowdown", re.I
 )
+# One of these is in every name that matches: names of operations are long, the pattern is slow.
+_THROTTLE_WORDS: Final = ("throttl", "skipped", "power", "thermal")
 _THROTTLED_RATIO: Final = 0.01
 # Durations that the hardware reports for a barrier that nobody waited at.
 _NO_BARRIER_PS: Final = (0, 1250)
@@ -316,7 +318,7 @@ def _throttled(space: PreparedSpace) -> int:
     """
     found = 0
     for plane in space.planes:
-        matching = _matching(plane, _THROTTLE)
+        matching = _throttling(plane)
         for line in plane.lines if matching.any() else ():
             stat = "counter_value"
             has_values = stat in plane.stat_names
@@ -328,6 +330,16 @@ def _throttled(space: PreparedSpace) -> int:
                 least = _THROTTLED_RATIO * float(value.max())
                 counted &= ~told.present() | ((value > 0) & (value >= least))
             found += int(counted.sum())
+    return found
+
+
+def _throttling(plane: PreparedPlane) -> npt.NDArray[np.bool_]:
+    """Which rows of a plane's event metadata have a name that speaks of throttling."""
+    found = np.zeros(max(len(plane.event_metadata.names), 1), np.bool_)
+    for row, name in enumerate(plane.event_metadata.names):
+        lowered = name.lower()
+        if any(word in lowered for word in _THROTTLE_WORDS):
+            found[row] = _THROTTLE.search(name) is not None
     return found
 
 

@@ -71,7 +71,7 @@ def framework_span(plane: PreparedPlane) -> tuple[int, int] | None:
                 ends.append(int(survey.last_ps[named].max()))
             continue
         columns = line.columns(FRAMEWORK_STATS & plane.stat_names)
-        kept = _kept(columns, _codes(columns, table, "tf_op", codes))
+        kept = _kept(columns, _codes(columns, line, "tf_op", codes))
         if kept.any():
             whole = slice(None) if kept.all() else kept
             begins.append(int(columns.start_ps[whole].min()))
@@ -99,7 +99,7 @@ def named_events(
         Number of the text, start, duration and group, all (n,).
     """
     columns = line.columns({stat, "_a"} & line.plane.stat_names)
-    code = _codes(columns, line.plane.event_metadata, stat, codes)
+    code = _codes(columns, line, stat, codes)
     kept = _kept(columns, code)
     return (
         code[kept],
@@ -109,12 +109,15 @@ def named_events(
     )
 
 
-def _codes(columns: Columns, table: PreparedMetadata, stat: str, codes: dict[str, int]) -> Int32s:
+def _codes(columns: Columns, line: PreparedLine, stat: str, codes: dict[str, int]) -> Int32s:
     """Number of every event's text, -1 for none, shape (n,)."""
+    table = line.plane.event_metadata
     of_rows = np.full(len(table), -1, np.int32)
-    for row in np.flatnonzero(np.bincount(columns.metadata, minlength=len(table))).tolist():
-        if text := _text_of_row(table, row, stat):
-            of_rows[row] = codes.setdefault(text, len(codes))
+    rows = np.flatnonzero(np.bincount(columns.metadata, minlength=len(table)))
+    # Equal lines of a chip's cores share the table, and have the same rows.
+    said = table.made_of(rows, (stat, line.name), partial(_texts, table, rows, stat))
+    for row, text in said:
+        of_rows[row] = codes.setdefault(text, len(codes))
     code = of_rows[columns.metadata]
     if stat in columns.stat_names and columns.stat(stat).kind.any():
         own, texts = columns.stat(stat).strings()
@@ -122,6 +125,11 @@ def _codes(columns: Columns, table: PreparedMetadata, stat: str, codes: dict[str
         numbered = np.array([*of_texts, -1], np.int32)[own]
         code = np.where(own >= 0, numbered, code)
     return code
+
+
+def _texts(table: PreparedMetadata, rows: Int64s, stat: str) -> list[tuple[int, str]]:
+    """The rows that say something, with what they say."""
+    return [(row, text) for row in rows.tolist() if (text := _text_of_row(table, row, stat))]
 
 
 def _text_of_row(table: PreparedMetadata, row: int, stat: str) -> str:
