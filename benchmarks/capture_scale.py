@@ -56,6 +56,7 @@ def collector(options: dict[str, Any]) -> dict[str, Any]:
     from podscope_collector.captures.models import Capture, Trigger
     from podscope_collector.captures.recorder import Recorder
     from podscope_collector.captures.request import parse_request
+    from podscope_collector.processes import load_kernels
     from podscope_collector.runtime import Runtime
     from podscope_collector.schema import upgrade
     from podscope_collector.settings import CollectorSettings
@@ -76,6 +77,8 @@ def collector(options: dict[str, Any]) -> dict[str, Any]:
         capture_id = services.create_capture(
             session, request, Trigger.API, datetime.now(UTC), name=name
         ).id
+    # As a worker does when it starts.
+    load_kernels()
     began, cpu_before = time.perf_counter(), used()[0]
     with runtime.database.writing() as session:
         services.start_capture(session, capture_id, datetime.now(UTC))

@@ -1,7 +1,5 @@
 """The route of the doctor: targets as this service sees them."""
 
-from typing import Any
-
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, StrictBool
 from starlette.concurrency import run_in_threadpool
@@ -10,7 +8,7 @@ from podscope_collector.captures.diagnosis import diagnose, unresolved
 from podscope_collector.captures.request import parse_request
 from podscope_collector.captures.resolving.resolver import Resolver
 from podscope_collector.dependencies import ServiceNow
-from podscope_collector.storage import StorageError
+from podscope_collector.storage_check import check_storage
 
 router = APIRouter(prefix="/doctor", tags=["doctor"])
 
@@ -47,7 +45,7 @@ class DoctorTarget(BaseModel):
 
 
 class DoctorStorage(BaseModel):
-    """Whether profiles can be stored; ``state`` is ok or failed."""
+    """Whether profiles can be stored; ``state`` is ok, warning or failed."""
 
     root: str
     state: str
@@ -72,11 +70,7 @@ async def look(service: ServiceNow, asked: DoctorRequest) -> DoctorReport:
     access = runtime.settings.agent_access()
     found = await diagnose(resolved.targets, probe=asked.probe, agent_access=access)
     found += [unresolved(lookup.given, lookup.message) for lookup in resolved.unresolved]
-    storage: dict[str, Any] = {"root": runtime.storage.root, "state": "ok", "detail": "writable"}
-    try:
-        await run_in_threadpool(runtime.storage.check_writable)
-    except StorageError as error:
-        storage |= {"state": "failed", "detail": str(error)}
+    storage = await run_in_threadpool(check_storage, runtime.storage)
     return DoctorReport.model_validate(
         {
             "targets": [one.to_json() for one in found],

@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import shutil
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -72,7 +70,7 @@ def doctor(
         sys.stdout.write(json.dumps(found, ensure_ascii=False) + "\n")
     else:
         _print(found)
-    is_well = found["storage"] is None or found["storage"]["state"] == "ok"
+    is_well = found["storage"] is None or found["storage"]["state"] != "failed"
     is_ready = all(target["verdict"] == "ready" for target in found["targets"])
     raise typer.Exit(int(ExitCode.DONE if is_ready and is_well else ExitCode.FAILED))
 
@@ -109,17 +107,10 @@ def _look(
 
 
 def _storage(root: str) -> dict[str, Any]:
-    from podscope_collector.storage import Storage, StorageError
+    from podscope_collector.storage import Storage
+    from podscope_collector.storage_check import check_storage
 
-    storage = Storage(root)
-    try:
-        storage.check_writable()
-    except StorageError as error:
-        return {"root": root, "state": "failed", "detail": str(error)}
-    detail = "can be written"
-    if storage.folder is not None:
-        detail += f", {shutil.disk_usage(Path(storage.folder)).free / 2**30:.1f} GiB free"
-    return {"root": root, "state": "ok", "detail": detail}
+    return dict(check_storage(Storage(root)))
 
 
 def _print(found: dict[str, Any]) -> None:
