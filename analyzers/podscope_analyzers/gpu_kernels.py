@@ -392,7 +392,8 @@ def _line_kernels(
     program = columns.stat("program_id").ints_or_uints()
     duration_ns = columns.duration_ps // 1000
     has_details = np.array([*map(bool, details_table), False])[details]
-    events = np.flatnonzero(has_details & (duration_ns > 0))
+    # Kernels shorter than a nanosecond count, with no time: only those of no length are none.
+    events = np.flatnonzero(has_details & (columns.duration_ps > 0))
     if not len(events):
         return [], StepTimes()
     parts = np.stack(

@@ -70,7 +70,10 @@ class OpNames:
 _TENSORFLOW_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./>-]*")
 _TENSORFLOW_TYPE = re.compile(r"[A-Z_][a-zA-Z0-9_]*")
 _JAX_TYPE = re.compile(r"[a-z_][a-z0-9_]*(\[.*\])?")
-_NUMBER_AT_END = re.compile(r"_[0-9]+\Z")
+# What the reference takes for an integer may have a sign and blanks around it.
+_NUMBER_AT_END = re.compile(r"_[ \t\n\v\f\r]*([+-]?[0-9]+)[ \t\n\v\f\r]*\Z")
+_INT64 = range(-(2**63), 2**63)
+_INT64_DIGITS = 19
 
 # Spellings such as MemcpyH2D are not among them: the reference counts those as kernels.
 _MEMCPY = (
@@ -97,7 +100,8 @@ def parse_op_name(full_name: str) -> FrameworkOp:
     op_type = second or _derived_type(first)
     if _JAX_TYPE.fullmatch(op_type):
         return FrameworkOp(OpCategory.JAX, first, op_type.partition("[")[0])
-    if not second and op_type:
+    if not second:
+        # Also where no type remains, as of a lone colon: an operation without name and type.
         return FrameworkOp(OpCategory.TENSORFLOW, first, op_type)
     return FrameworkOp(OpCategory.UNKNOWN, full_name, "")
 
@@ -157,7 +161,14 @@ def is_outside_compilation(full_name: str, long_name: str) -> bool:
 
 def _derived_type(op_name: str) -> str:
     """Type by the last component of a name, without the number that makes it unique."""
-    return _NUMBER_AT_END.sub("", op_name.rsplit("/", 1)[-1])
+    last = op_name.rsplit("/", 1)[-1]
+    number = _NUMBER_AT_END.search(last)
+    # Python refuses to read numbers of thousands of digits.
+    if number is None or len(number[1].lstrip("+-0")) > _INT64_DIGITS:
+        return last
+    if int(number[1]) not in _INT64:
+        return last
+    return last[: number.start()]
 
 
 def is_tensorflow_training(op_name: str, op_type: str) -> bool:

@@ -64,7 +64,7 @@ def test_kernels_are_sorted_by_time_and_know_their_tensor_cores(make_planes: Mak
             3_000,
             {"tf_op": "Einsum_80:Einsum", "kernel_details": "grid:3,1,1 block:64,1,1 occ_pct:25.0"},
         ),
-        ("too short", 40_000_000, 999, {"kernel_details": "regs:1"}),
+        ("no length", 40_000_000, 0, {"kernel_details": "regs:1"}),
         ("copy", 50_000_000, 9_000),
     ]
     plane = {
@@ -78,6 +78,14 @@ def test_kernels_are_sorted_by_time_and_know_their_tensor_cores(make_planes: Mak
     assert flags == [(True, True), (False, True), (False, False)]
     assert kernels[1].launch == Launch(registers=32, dynamic_bytes=16384)
     assert kernels[2].launch.occupancy_percent == 50.0
+
+
+def test_a_kernel_shorter_than_a_nanosecond_counts_without_time(make_planes: MakePlanes) -> None:
+    details = {"kernel_details": "regs:1"}
+    events = [("k", 1_000_000 * n, ps, details) for n, ps in enumerate((1500, 999, 1, 0))]
+    plane = {"name": "/device:GPU:0", "lines": {"s": events}}
+    (found,) = host_kernels(make_planes([plane]), Programs({})).kernels
+    assert (found.occurrences, found.total_ns, found.min_ns, found.max_ns) == (3, 1, 0, 1)
 
 
 @pytest.mark.parametrize(
