@@ -67,7 +67,8 @@ class OwnService:
 
     def report_figures(self, request: own.ReportFiguresRequest) -> own.ReportFiguresResponse:
         """Take over what a collector's analysis of the last capture found."""
-        return own.ReportFiguresResponse(was_taken=self._reported.take(request))
+        before_s = self._session.step_time_before_s
+        return own.ReportFiguresResponse(was_taken=self._reported.take(request, before_s))
 
     async def describe(self) -> own.DescribeResponse:
         """What runs here and what the agent allows."""

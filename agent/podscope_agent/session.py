@@ -90,6 +90,10 @@ class HostSession:
     """Captures from all profiler servers of this host, one capture at a time.
 
     Every method runs on the event loop that the channels were made on.
+
+    Attributes:
+        step_time_before_s: How long a step took when the last capture began; None when no process
+            said it.
     """
 
     def __init__(
@@ -108,6 +112,7 @@ class HostSession:
         self._work: asyncio.Task[MergedCapture] | None = None
         self._is_stopping = False
         self._is_continuous = False
+        self.step_time_before_s: float | None = None
 
     async def close(self) -> None:
         """Close all channels; calls in flight are cancelled."""
@@ -163,6 +168,7 @@ class HostSession:
         """
         self.admit(request)
         self._running_session = request.session_id
+        self.step_time_before_s = self.inventory.step_time_s
         started, cpu = time.monotonic(), time.process_time()
         ended = CaptureEnd("failed")
         try:

@@ -200,7 +200,9 @@ async def _serve(settings: AgentSettings) -> None:
     spool = ResultSpool(settings.spool_dir, settings.spool_bytes, settings.keep_s)
     repository = Repository(_items(settings.allow_root))
     guard = _guard(settings, spool)
-    metrics.count_spending(lambda: guard.budget_s, lambda: guard.spent_s)
+    metrics.count_spending(
+        lambda: guard.budget_s, lambda: guard.spent_s, lambda: reported.overhead_ratio
+    )
     session = HostSession(inventory, guard=guard, record=metrics.record)
     captures = HostCaptures(session, spool, repository, settings.max_message_bytes)
     own = OwnService(

@@ -1,5 +1,6 @@
 """Exports live figures to Prometheus: read at scrape time, each source failing alone."""
 
+import platform
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -81,7 +82,7 @@ class LiveFigures(Collector):
         """Yield every series, as Prometheus asks for it."""
         samples = self.samples()
         build = InfoMetricFamily("podscope_build", "Version of this agent.")
-        build.add_metric([], {"version": __version__})
+        build.add_metric([], {"version": __version__, "python": platform.python_version()})
         yield build
         for name, (attribute, text) in _DEVICE_GAUGES.items():
             family = GaugeMetricFamily(name, text, labels=_LABELS)
@@ -187,15 +188,28 @@ class TargetGauge(Collector):
 
 
 class Spending(Collector):
-    """What captures have taken of the host's time, and what they may take of each hour."""
+    """What captures take of the host's time, what of each hour they may, how they slow it down."""
 
-    def __init__(self, budget_s: Callable[[], float | None], spent_s: Callable[[], float]) -> None:
-        """Ask both at scrape time; without a budget there is no such series."""
+    def __init__(
+        self,
+        budget_s: Callable[[], float | None],
+        spent_s: Callable[[], float],
+        overhead_ratio: Callable[[], float | None],
+    ) -> None:
+        """Ask all three at scrape time; what is None has no series."""
         self._budget_s = budget_s
         self._spent_s = spent_s
+        self._overhead_ratio = overhead_ratio
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the two series."""
+        """Yield the series."""
+        overhead_ratio = self._overhead_ratio()
+        if overhead_ratio is not None:
+            yield GaugeMetricFamily(
+                "podscope_profiling_overhead_ratio",
+                "Share of the last capture's step time that was not there before it.",
+                value=overhead_ratio,
+            )
         budget_s = self._budget_s()
         if budget_s is not None:
             yield GaugeMetricFamily(
@@ -251,10 +265,13 @@ class AgentMetrics:
         self.registry.register(TargetGauge(states))
 
     def count_spending(
-        self, budget_s: Callable[[], float | None], spent_s: Callable[[], float]
+        self,
+        budget_s: Callable[[], float | None],
+        spent_s: Callable[[], float],
+        overhead_ratio: Callable[[], float | None],
     ) -> None:
-        """Export what captures may take and have taken."""
-        self.registry.register(Spending(budget_s, spent_s))
+        """Export what captures may take, have taken, and slow the job down."""
+        self.registry.register(Spending(budget_s, spent_s, overhead_ratio))
 
     def record(self, ended: CaptureEnd) -> None:
         """Count one capture that ended."""

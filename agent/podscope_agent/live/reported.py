@@ -23,19 +23,36 @@ class ReportedFigures:
         self._lock = threading.Lock()
         self._last: own.ReportFiguresRequest | None = None
         self._taken_at = 0.0
+        self._step_time_before_s: float | None = None
 
-    def take(self, reported: own.ReportFiguresRequest) -> bool:
-        """Keep a report; False when a later capture was reported already."""
+    def take(
+        self, reported: own.ReportFiguresRequest, step_time_before_s: float | None = None
+    ) -> bool:
+        """Keep a report; False when a later capture was reported already.
+
+        Args:
+            reported: What was found.
+            step_time_before_s: How long a step took when the capture began.
+        """
         with self._lock:
             if self._last is not None and reported.captured_at_ns < self._last.captured_at_ns:
                 return False
             self._last, self._taken_at = reported, time.monotonic()
+            self._step_time_before_s = step_time_before_s
             return True
 
     @property
     def step_time_s(self) -> float | None:
         """How long a step took in the last capture."""
         return next((sample.step_time_seconds for sample in self.sample()), None)
+
+    @property
+    def overhead_ratio(self) -> float | None:
+        """Share of the last capture's step time that was not there before it, 0-1."""
+        during_s, before_s = self.step_time_s, self._step_time_before_s
+        if during_s is None or before_s is None:
+            return None
+        return max(0.0, 1 - before_s / during_s) if during_s > 0 else None
 
     def sample(self) -> list[DeviceSample]:
         """The figures as those of one device that stands for all; empty when there are none."""

@@ -2,12 +2,14 @@
 
 import contextlib
 import os
+import re
 import socket
 import subprocess
 import sys
 from concurrent import futures
 
 import grpc
+import httpx
 import pytest
 from tests.integration.agent.daemon import (
     Agent,
@@ -19,6 +21,9 @@ from tests.integration.agent.daemon import (
     wait_until,
     xspace,
 )
+
+from podscope_protos import methods
+from podscope_protos.v1 import agent_service_pb2 as own
 
 
 def register(folder: str, port: int) -> "subprocess.Popen[str]":
@@ -63,6 +68,15 @@ def test_a_process_that_registers_is_captured_and_forgotten_when_it_is_killed() 
         wait_until(lambda: running.step_time().source == "process")
         assert running.step_time().seconds >= 0.01
         assert running.profile().xspace == xspace()
+        # Its steps took twice as long in the capture, as a collector's analysis finds.
+        during_s = 2 * running.step_time().seconds
+        report = own.ReportFiguresRequest(step_time_seconds=during_s, captured_at_ns=1)
+        running.call(methods.AGENT_REPORT_FIGURES, report.SerializeToString())
+        ratio = re.search(
+            "^podscope_profiling_overhead_ratio (.+)$", httpx.get(running.metrics).text, re.M
+        )
+        assert ratio is not None
+        assert float(ratio[1]) == pytest.approx(0.5, abs=0.2)
         process.kill()
         process.wait()
         assert process.stdout is not None

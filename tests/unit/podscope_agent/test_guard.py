@@ -52,7 +52,7 @@ def test_a_host_short_of_memory_or_disk_is_left_alone() -> None:
 def test_what_captures_may_take_and_have_taken_is_exported() -> None:
     guard = OverheadGuard(Budget(max_time_ratio=0.01))
     metrics = AgentMetrics(LiveFigures("h", []))
-    metrics.count_spending(lambda: guard.budget_s, lambda: guard.spent_s)
+    metrics.count_spending(lambda: guard.budget_s, lambda: guard.spent_s, lambda: None)
     guard.ended(2)
     guard.ended(0.5)
     text = generate_latest(metrics.registry).decode()

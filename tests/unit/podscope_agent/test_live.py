@@ -1,8 +1,10 @@
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent import futures
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from podscope_agent.live.exporter import AgentMetrics, LiveFigures
 from podscope_agent.live.model import BackendError, CaptureEnd, DeviceSample
 from podscope_agent.live.nvml import NvmlBackend
+from podscope_agent.live.reported import ReportedFigures
 from podscope_agent.live.tpu import (
     DUTY_CYCLE,
     HBM_UTILIZATION,
@@ -23,6 +26,7 @@ from podscope_agent.live.tpu import (
 )
 from podscope_agent.monitor import HostUse, monitor_response
 from podscope_protos import methods
+from podscope_protos.v1 import agent_service_pb2 as own
 from podscope_protos.v1 import tpu_metrics_pb2 as wire
 
 GIB = 2**30
@@ -138,6 +142,46 @@ def test_a_capture_that_was_refused_is_counted_and_is_no_duration() -> None:
     assert "podscope_agent_capture_duration_seconds_count 1.0" in text
     assert "podscope_agent_capture_duration_seconds_sum 2.5" in text
     assert "podscope_agent_capture_target_seconds_total 0.5" in text
+
+
+@pytest.mark.parametrize(
+    ("before_s", "during_s", "ratio"),
+    [(0.20, 0.25, 0.2), (0.25, 0.20, 0.0), (None, 0.25, None), (0.2, None, None), (0.2, 0, None)],
+)
+def test_the_overhead_is_the_share_of_the_step_that_the_capture_added(
+    before_s: float | None, during_s: float | None, ratio: float | None
+) -> None:
+    reported = ReportedFigures()
+    request = own.ReportFiguresRequest(captured_at_ns=1)
+    if during_s is not None:
+        request.step_time_seconds = during_s
+    assert reported.take(request, before_s)
+    metrics = AgentMetrics(LiveFigures("w0", []))
+    metrics.count_spending(lambda: None, lambda: 0.0, lambda: reported.overhead_ratio)
+    text = generate_latest(metrics.registry).decode()
+    got = [line for line in text.splitlines() if line.startswith("podscope_profiling_overhead")]
+    assert [float(line.split()[1]) for line in got] == (
+        [] if ratio is None else [pytest.approx(ratio)]
+    )
+
+
+def test_the_guide_lists_what_is_exported_and_nothing_else() -> None:
+    sample = DeviceSample("gpu", "0", "H100", 1, 1, 1, 1, 1, 1, 1, 1, 1, "estimated", 1, 1)
+    whole = SimpleNamespace(name="whole", sample=lambda: [sample])
+    metrics = AgentMetrics(LiveFigures("w0", [whole]))
+    metrics.count_spending(lambda: 1.0, lambda: 1.0, lambda: 1.0)
+    metrics.count_targets(lambda: {"ready": 1})
+    metrics.record(CaptureEnd("done"))
+    families = list(text_string_to_metric_families(generate_latest(metrics.registry).decode()))
+    exported = {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for family in families
+        if not family.name.endswith("_created")
+    }
+    guide = Path(__file__).resolve().parents[3] / "docs/guide/agent.md"
+    table = guide.read_text().partition("## Metrics")[2]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert {name for row in rows for name in re.findall("`([a-z_]+)`", row)} == exported
 
 
 class FakeNvmlError(Exception):
