@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from podscope_analyzers.pipeline import analyze_host, combine, run_tool
 from podscope_analyzers.result import Cell, Column, Scope, Table
 from podscope_analyzers.step_table import PARAMETER, Series, step_table
 from podscope_analyzers.step_times import StepTimes
+from podscope_protos.v1 import xplane_pb2
 
 Times = dict[tuple[int, str], float]
 LISTING = [name for name, one in COMPARED.items() if one.steps and one.steps.parameters]
@@ -46,6 +48,81 @@ def _sums(rows: list[dict[str, Cell]], name: str) -> Times:
     for row in rows:
         found[int(str(row["step"])), str(row[name])] += float(str(row["self_time_us"]))
     return found
+
+
+def _set(plane: xplane_pb2.XPlane, owner: Any, name: str, value: int | str) -> None:
+    keys = {entry.name: key for key, entry in plane.stat_metadata.items()}
+    key = keys.get(name, len(keys) + 1)
+    plane.stat_metadata[key].id, plane.stat_metadata[key].name = key, name
+    stat = owner.stats.add(metadata_id=key)
+    if isinstance(value, str):
+        stat.str_value = value
+    else:
+        stat.int64_value = value
+
+
+def _two_cores() -> HostPartial:
+    """Eight steps of 100 us: `a` and, in a loop of 40 us, `d` take 10 us and 1 us more each step.
+
+    On the second core both take 1 us more yet.
+    """
+    space = xplane_pb2.XSpace(hostnames=["vm"])
+    for core in range(2):
+        plane = space.planes.add(name=f"/device:TPU:{core}", id=core)
+        marks, ops = plane.lines.add(name="Steps", id=1), plane.lines.add(name="XLA Ops", id=2)
+        known = {"a": "convolution fusion", "b": "loop fusion", "w": "while", "d": "copy"}
+        for key, (name, category) in enumerate(known.items(), start=1):
+            entry = plane.event_metadata[key]
+            entry.id, entry.name, entry.display_name = key, f"%{name} = f32[8] op()", name
+            _set(plane, entry, "hlo_category", category)
+            _set(plane, entry, "program_id", 1)
+            _set(plane, entry, "symbol_id", key)
+        for step in range(8):
+            key = 10 + step
+            plane.event_metadata[key].id, plane.event_metadata[key].name = key, str(step)
+            spans = [(marks, key, 0, 100), (ops, 1, 0, 10 + step + core), (ops, 2, 30, 20)]
+            spans += [(ops, 3, 50, 40), (ops, 4, 55, 10 + step + core)]
+            for line, one, begin, duration in spans:
+                line.events.add(
+                    metadata_id=one,
+                    offset_ps=(102 * step + begin) * 10**6,
+                    duration_ps=duration * 10**6,
+                )
+    return analyze_host(space.SerializeToString(), "h")
+
+
+@pytest.mark.parametrize(
+    ("tool", "name", "expected"),
+    [
+        # Of a core: `a` took 10 + 1.5 and 10 + 2.5 us in steps 1 and 2, 4 us more in 5 and 6.
+        ("hlo_stats", "hlo_op_name", {"a": (12, 16), "b": (20, 20), "w": (28, 24), "d": (12, 16)}),
+        (
+            "roofline_model",
+            "operation",
+            {"a": (12, 16), "b": (20, 20), "w": (28, 24), "d": (12, 16)},
+        ),
+        (
+            "op_profile",
+            "node",
+            {
+                **{"": (44, 52), "main": (44, 52), "main/copy": (12, 16), "main/copy/d": (12, 16)},
+                **{"main/loop fusion": (20, 20), "main/loop fusion/b": (20, 20)},
+                **{"main/convolution fusion": (12, 16), "main/convolution fusion/a": (12, 16)},
+            },
+        ),
+    ],
+)
+def test_ranges_of_steps_worked_by_hand(
+    tool: str, name: str, expected: dict[str, tuple[float, float]]
+) -> None:
+    hosts = [_two_cores()]
+    overview = run_tool("overview_page", hosts, Scope(["h"]))
+    base, other = (
+        Side(run_tool(tool, hosts, Scope(["h"]), parameters_for(tool, steps)), overview, steps)
+        for steps in ((1, 2), (5, 6))
+    )
+    rows = _records(compare(base, other).tables["steps"])
+    assert {row[name]: (row["base_mean"], row["other_mean"]) for row in rows} == expected
 
 
 @pytest.mark.parametrize(("on_device", "cores"), [(True, 16), (False, 2)])
