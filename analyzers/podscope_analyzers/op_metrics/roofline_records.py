@@ -37,6 +37,7 @@ from podscope_analyzers.steps.work import (
     is_feed,
 )
 
+_INT64_MAX: Final = (1 << 63) - 1
 PROGRAM: Final = "Program"
 TOTAL: Final = "Total"
 AVERAGE: Final = "Average"
@@ -369,16 +370,22 @@ def _step_program(work: StepWork, *, with_feeds: bool) -> OpDatabase:
     return _one_row(costs, moved, time_ps)
 
 
+def _within_int64(value: int) -> int:
+    # Sums over the cores of a damaged capture are beyond any number of picoseconds.
+    return max(-_INT64_MAX, min(value, _INT64_MAX))
+
+
 def _one_row(
     work: Mapping[str, Any], moved: Mapping[tuple[int, int], int], time_ps: int
 ) -> OpDatabase:
     texts = TextTable()
     code = texts.code(PROGRAM)
+    time_ps = _within_int64(time_ps)
     return OpDatabase.build(
         {"name": [code], "category": [code], "occurrences": 1, "time_ps": time_ps, **work},
         texts,
         accesses=MemoryAccesses.of(
-            [(0, space, access, size) for (space, access), size in moved.items()]
+            [(0, space, access, _within_int64(size)) for (space, access), size in moved.items()]
         ),
         total_time_ps=time_ps,
     )

@@ -99,3 +99,17 @@ def test_a_file_cut_at_any_byte_is_analyzed_or_refused_with_its_place() -> None:
     # The planes come first in a space, so it is whole up to the end of either of them.
     assert analyzed == 2
     assert all(places)
+
+
+@pytest.mark.parametrize("name", [name for name in TOOLS if name != "memory_viewer"])
+def test_cores_that_ran_for_ages_have_a_result(name: str) -> None:
+    space = xplane_pb2.XSpace()
+    space.ParseFromString(_small())
+    core = space.planes[1]
+    for line in core.lines:
+        line.events[0].duration_ps = (1 << 63) - 1
+    for number in range(1, 8):
+        space.planes.add().CopyFrom(core)
+        space.planes[-1].name, space.planes[-1].id = f"/device:TPU:{number}", number
+    partial = analyze_host(space.SerializeToString(), "h")
+    assert run_tool(name, [partial], Scope(hosts=["h"])).to_json()["tool"] == name
