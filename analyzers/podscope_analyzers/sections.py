@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from podscope_analyzers.planes import is_gpu
+from podscope_analyzers.planes import is_gpu, is_sparse_core
 from podscope_analyzers.prepare import prepare
 from podscope_analyzers.run_environment import LOCALHOST
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from podscope_analyzers.step_times import StepTimes
     from podscope_analyzers.steps import StepDatabase
     from podscope_analyzers.steps.events import StepEvents
+    from podscope_analyzers.steps.timed_cores import Spans
     from podscope_analyzers.tf_data.loaders import Loaders
     from podscope_analyzers.tf_data.pipelines import TfDataStats
     from podscope_analyzers.xspace import XSpace
@@ -50,6 +51,7 @@ class HostSections:
         self._space = space
         self.host = host
         self._step_events: dict[int, StepEvents] = {}
+        self._active_spans: dict[int, Spans] = {}
         self._named_times: dict[int, Mapping[str, NamedTimes]] = {}
 
     @cached_property
@@ -106,6 +108,11 @@ class HostSections:
         from podscope_analyzers.steps.device import read_device_steps
 
         found = read_device_steps(plane)
+        if is_sparse_core(plane.name) and not len(found[0].steps()):
+            from podscope_analyzers.op_metrics.duty_cycle import core_activity
+
+            activity = core_activity(plane).all
+            self._active_spans[id(plane)] = activity.start_ps, activity.end_ps
         if not is_gpu(plane.name):
             self._times_of(plane)
             plane.release()
@@ -133,6 +140,7 @@ class HostSections:
         return host_step_database(
             self._prepared,
             lambda plane: self._step_events.pop(id(plane), None) or self._read_steps(plane)[0],
+            lambda plane: self._active_spans[id(plane)],
         )
 
     @cached_property

@@ -83,14 +83,13 @@ def add_core(builder: ForestBuilder, plane: PreparedPlane, types: np.ndarray) ->
 
 
 def number_in_lock_step(groups: Groups, cores: list[CoreNodes]) -> None:
-    """Where the host says nothing, the k-th step of every core is one group."""
-    tensor = [core for core in cores if core.is_tensor_core]
-    if any((groups.group[core.nodes] >= 0).any() for core in tensor):
-        return
-    for wave in (tensor, [core for core in cores if not core.is_tensor_core]):
-        waiting = [core for core in wave if not (groups.group[core.nodes] >= 0).any()]
-        if waiting:
-            groups.spread_in_lock_step([core.nodes for core in waiting])
+    """Where the host says nothing, the k-th step of every TensorCore is one group.
+
+    SparseCores are of a step only where what they run was linked to it.
+    """
+    tensor = [core.nodes for core in cores if core.is_tensor_core]
+    if tensor and not any((groups.group[nodes] >= 0).any() for nodes in tensor):
+        groups.spread_in_lock_step(tensor)
 
 
 def finish_core(core: CoreNodes) -> None:
@@ -120,7 +119,9 @@ def _spans_around(line: PreparedLine, start: Int64s, end: Int64s) -> Int32s:
 
 
 def _filled(plane: PreparedPlane, name: str) -> PreparedLine | None:
-    return next((line for line in plane.lines if line.name == name and line.event_count), None)
+    """The last line of a name that has events; there should be one."""
+    filled = [line for line in plane.lines if line.name == name and line.event_count]
+    return filled[-1] if filled else None
 
 
 def _merged_steps(core: CoreNodes) -> PreparedLine:

@@ -66,6 +66,11 @@ class TpuStep:
     sc_step_ms: float = 0.0
 
     @property
+    def sc_active_ms(self) -> float:
+        """How long a SparseCore was not idle: mean of them, as the two that it comes from."""
+        return self.sc_step_ms - self.sc_idle_ms
+
+    @property
     def infeed_ms(self) -> float:
         """Waiting for input, on either kind of core."""
         return self.tc_infeed_ms + self.scv0_infeed_ms
@@ -122,7 +127,7 @@ class TpuSteps:
     @property
     def active_step_ms(self) -> float:
         """The longer of the TensorCores' and the SparseCores' mean active time."""
-        return max(self.tc_active_ms, self.summary("sc_compute_ms").average)
+        return max(self.tc_active_ms, self.summary("sc_active_ms").average)
 
     def bottleneck(self) -> "TpuBottleneck":
         """What bounds the steps."""

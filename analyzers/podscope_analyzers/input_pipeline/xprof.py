@@ -184,7 +184,7 @@ def _tpu_table(pipeline: InputPipeline, steps: TpuSteps) -> XprofTable:
     if sc_step.minimum > 0:
         properties |= {
             "sc_compute_ms_average": _average(steps, "sc_compute_ms"),
-            "sc_active_ms_average": _average(steps, "sc_compute_ms"),
+            "sc_active_ms_average": _average(steps, "sc_active_ms"),
             "sc_idle_ms_average": _average(steps, "sc_idle_ms"),
             "sc_infeed_ms_average": fixed(0.0, 2),
             "sc_outfeed_ms_average": fixed(0.0, 2),

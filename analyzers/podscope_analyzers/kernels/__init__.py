@@ -18,9 +18,9 @@ from podscope_analyzers.kernels.spans import (
     extent,
     natural_order,
     nest,
+    own_time_of_rows,
     union,
     union_length,
-    union_of_rows,
 )
 
 __all__ = [
@@ -32,9 +32,9 @@ __all__ = [
     "factorise",
     "natural_order",
     "nest",
+    "own_time_of_rows",
     "sum_groups",
     "sum_nested",
     "union",
     "union_length",
-    "union_of_rows",
 ]

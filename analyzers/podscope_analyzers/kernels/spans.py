@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from podscope_analyzers.kernels.compiled import kernel
+from podscope_analyzers.kernels.compiled import inner, kernel
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -174,47 +174,76 @@ def union(start_ps: Int64s, end_ps: Int64s) -> tuple[Int64s, Int64s]:
     return union_start[:count].copy(), union_end[:count].copy()
 
 
-@kernel("i8(i8[::1], i8[::1], i4[::1], u1[::1], i8[::1], i8[::1], i8[::1])")
-def _union_of_rows(
+@inner
+def _note_span(begin: int, end: int, count: int, union_start: Int64s, union_end: Int64s) -> int:
+    if begin >= end:
+        return count
+    if count and union_start[count - 1] <= begin <= union_end[count - 1]:
+        union_end[count - 1] = max(union_end[count - 1], end)
+        return count
+    union_start[count] = begin
+    union_end[count] = end
+    return count + 1
+
+
+@kernel("i8(i8[::1], i8[::1], i4[::1], u1[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1])")
+def _own_time_of_rows(
     start: Int64s,
     duration: Int64s,
     rows: Int32s,
     chosen: UInt8s,
     whole: Int64s,
+    around: Int64s,
+    told: Int64s,
     union_start: Int64s,
     union_end: Int64s,
 ) -> int:
+    # ``around`` is the stack of spans that are not over, ``told`` up to where the own time of
+    # each is noted.
     count = 0
+    depth = 0
     first = start[0]
     last = start[0] + duration[0]
-    for i in range(start.size):
-        begin = start[i]
-        end = begin + duration[i]
-        if begin < first:
-            return -1
+    for i in range(start.size + 1):
+        is_over = i == start.size
+        begin = last if is_over else start[i]
+        end = last if is_over else begin + duration[i]
+        while depth:
+            top = around[depth - 1]
+            top_end = start[top] + duration[top]
+            if not is_over and start[top] <= begin and end <= top_end:
+                break
+            depth -= 1
+            row = rows[top]
+            if 0 <= row < chosen.size and chosen[row]:
+                count = _note_span(told[depth], top_end, count, union_start, union_end)
+            if depth:
+                told[depth - 1] = max(told[depth - 1], top_end)
+        if is_over:
+            break
+        first = min(first, begin)
         last = max(last, end)
-        if rows[i] < 0 or rows[i] >= chosen.size or chosen[rows[i]] == 0:
-            continue
-        if count and begin < union_start[count - 1]:
-            return -1
-        if count and begin <= union_end[count - 1]:
-            union_end[count - 1] = max(union_end[count - 1], end)
-        else:
-            union_start[count] = begin
-            union_end[count] = end
-            count += 1
+        if depth:
+            row = rows[around[depth - 1]]
+            if 0 <= row < chosen.size and chosen[row]:
+                count = _note_span(told[depth - 1], begin, count, union_start, union_end)
+        around[depth] = i
+        told[depth] = begin
+        depth += 1
     whole[0] = first
     whole[1] = last
     return count
 
 
-def union_of_rows(
+def own_time_of_rows(
     start_ps: Int64s, duration_ps: Int64s, rows: Int32s, chosen: Bools
 ) -> tuple[Int64s, Int64s, tuple[int, int]]:
-    """The union of the spans of some rows, and the extent of all spans.
+    """The union of the own time of some rows' spans, and the extent of all spans.
+
+    A span's own time is what is left of it without the spans in it, as ``nest`` finds them.
 
     Args:
-        start_ps: Picoseconds, shape (n,), n above 0; fastest when ascending.
+        start_ps: Picoseconds, shape (n,), n above 0; outer spans before inner.
         duration_ps: Picoseconds, shape (n,), none below 0.
         rows: Of every span, shape (n,).
         chosen: Which rows, shape (m,).
@@ -228,17 +257,23 @@ def union_of_rows(
         problem = "no spans have no extent"
         raise ValueError(problem)
     whole = np.zeros(2, np.int64)
-    # Merged spans are few; what is not written to takes no memory.
-    union_start, union_end = np.empty_like(start), np.empty_like(start)
+    # Merged spans and levels are few; what is not written to takes no memory.
+    around, told = np.empty_like(start), np.empty_like(start)
+    union_start, union_end = (np.empty(2 * len(start), np.int64) for _ in range(2))
     is_chosen = np.require(chosen, np.uint8, ["C", "W"])
-    count = _union_of_rows(
-        start, duration, writable_int32s(rows), is_chosen, whole, union_start, union_end
+    count = _own_time_of_rows(
+        start,
+        duration,
+        writable_int32s(rows),
+        is_chosen,
+        whole,
+        around,
+        told,
+        union_start,
+        union_end,
     )
-    if count < 0:
-        at = np.flatnonzero(chosen[rows])
-        return *union(start[at], start[at] + duration[at]), extent(start, duration)
     first, last = whole.tolist()
-    return union_start[:count].copy(), union_end[:count].copy(), (first, last)
+    return *union(union_start[:count], union_end[:count]), (first, last)
 
 
 @kernel("void(i8[::1], i8[::1], i8[::1])")

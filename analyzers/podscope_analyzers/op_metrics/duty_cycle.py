@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from podscope_analyzers.kernels import union, union_of_rows
+from podscope_analyzers.kernels import own_time_of_rows, union
 from podscope_analyzers.plane_views import OpPlane
 from podscope_analyzers.planes import SPARSE_CORE_MODULES, SPARSE_CORE_OPS, XLA_MODULES, XLA_OPS
 from podscope_analyzers.xspace import Columns
@@ -60,10 +60,13 @@ class Activity:
         rows: NDArray[np.int32],
         active_rows: NDArray[np.bool_],
     ) -> "Activity":
-        """Activity from spans, of which those of some rows of the metadata are active."""
+        """Activity from spans, of which those of some rows of the metadata are active.
+
+        A loop is not active while what it runs is not.
+        """
         if not len(start_ps):
             return cls(start_ps, start_ps)
-        return cls(*union_of_rows(start_ps, duration_ps, rows, active_rows))
+        return cls(*own_time_of_rows(start_ps, duration_ps, rows, active_rows))
 
     @classmethod
     def union(cls, parts: Iterable["Activity"]) -> "Activity":
@@ -96,13 +99,14 @@ def core_activity(plane: OpPlane) -> CoreActivity:
         columns = line.columns(_COST_STATS)
         if not len(columns):
             continue
-        is_active = is_trusted = np.full(len(plane.event_metadata), name == SPARSE_CORE_OPS)
-        if name == XLA_OPS:
+        is_active = is_trusted = np.zeros(len(plane.event_metadata), np.bool_)
+        if name in (XLA_OPS, SPARSE_CORE_OPS):
             table = plane.event_metadata
             every = np.arange(len(table) - 1)
             categories, has_work = table.made_of(every, "duty", lambda: _metadata(plane))
-            is_active = categories != _OFF
-            is_trusted = is_active & ((categories != _CUSTOM_CALL) | has_work)
+            is_active = is_trusted = categories != _OFF
+            if name == XLA_OPS:
+                is_trusted = is_active & ((categories != _CUSTOM_CALL) | has_work)
         spans = columns.start_ps, columns.duration_ps, columns.metadata
         activity = Activity.of(*spans, is_active)
         whole.append(activity)
@@ -121,12 +125,10 @@ def _trusted(
     for stat in map(columns.stat, _COST_STATS):
         if stat.kind.any():
             known |= stat.ints_or_uints() > 0
-    if not known.any():
-        return Activity.of(columns.start_ps, columns.duration_ps, columns.metadata, is_trusted)
     rows = columns.metadata
-    at = np.flatnonzero(is_trusted[rows] | (is_active[rows] & known))
-    start, end = columns.start_ps, columns.start_ps + columns.duration_ps
-    return Activity(*union(start[at], end[at]), (int(start.min()), int(end.max())))
+    is_sure = is_trusted[rows] | (is_active[rows] & known)
+    own_rows = is_sure.astype(np.int32)
+    return Activity.of(columns.start_ps, columns.duration_ps, own_rows, np.array([False, True]))
 
 
 _ON, _OFF, _CUSTOM_CALL = range(3)

@@ -9,6 +9,7 @@ from podscope_analyzers.planes import (
     OP_LINES,
     TPU_PREFIX,
     is_gpu,
+    is_sparse_core,
     is_tensor_core,
 )
 from podscope_analyzers.prepared import PreparedPlane, PreparedSpace
@@ -31,32 +32,43 @@ from podscope_analyzers.steps.events import (
 )
 from podscope_analyzers.steps.exclusive import exclusive_times
 from podscope_analyzers.steps.host import host_step_events
+from podscope_analyzers.steps.timed_cores import Spans, with_timed_cores
 from podscope_analyzers.steps.tpu import INFEED, SCV0_INFEED, attribute_input
 from podscope_analyzers.steps.work import StepWork
 
 _GENERIC_CORE = 1
 
 
+def _never(_plane: PreparedPlane) -> Spans:
+    """The activity of a core of which nothing more is known than its steps."""
+    return np.zeros(0, np.int64), np.zeros(0, np.int64)
+
+
 def host_step_database(
     prepared: PreparedSpace,
     events_of: Callable[[PreparedPlane], StepEvents] = device_step_events,
+    active_of: Callable[[PreparedPlane], Spans] = _never,
 ) -> StepDatabase:
     """All steps of one host: of its TPUs, else its GPUs, else its own threads.
 
     Args:
         prepared: The host's planes with their events grouped.
         events_of: Gives what is known of a device's steps.
+        active_of: Gives starts and ends of the disjoint spans in which a SparseCore worked;
+            asked of those whose operations are of no step.
     """
     host = prepared.host_plane
     if prepared.has_tpu:
-        events = StepEvents()
+        events, active = StepEvents(), {}
         for plane in prepared.planes:
             if not plane.name.startswith(TPU_PREFIX):
                 continue
             found = events_of(plane)
             if len(found.steps()):
                 events = intersect(events, found)
-        database = tpu_step_database(events)
+            elif is_sparse_core(plane.name):
+                active[plane.id + SPARSE_CORE_OFFSET] = active_of(plane)
+        database = with_timed_cores(tpu_step_database(events), active)
         if host is not None and not any(map(_has_infeed, prepared.planes)):
             database = attribute_input(database, host_step_events(host))
         return database

@@ -223,31 +223,6 @@ class StepDatabase:
         cut = self.incomplete_steps()
         return self.select(np.flatnonzero(~cut)) if cut.any() else self
 
-    def with_tensor_core_spans(self) -> Self:
-        """SparseCores on the span of the TensorCores' step, where the step has TensorCores.
-
-        The released reference counts so; we keep the SparseCore's own step.
-        """
-        if self.kind != "tpu" or IDLE not in self.categories:
-            return self
-        sparse = self.is_sparse_core
-        tensor_rows = np.flatnonzero(~sparse)
-        # All TensorCores of one host and step share a span: any of them will do.
-        key = self.row_step * (int(self.host_index.max(initial=0)) + 1) + self.host_index
-        keys, first = np.unique(key[tensor_rows], return_index=True)
-        if not len(keys):
-            return self
-        at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
-        moved = sparse & (keys[at] == key)
-        source = tensor_rows[first][at]
-        begin_ps = np.where(moved, self.begin_ps[source], self.begin_ps)
-        duration_ps = np.where(moved, self.duration_ps[source], self.duration_ps)
-        idle = self.categories.index(IDLE)
-        breakdown_ps = self.breakdown_ps.copy()
-        busy_ps = breakdown_ps.sum(axis=1) - breakdown_ps[:, idle]
-        breakdown_ps[moved, idle] = np.maximum(duration_ps - busy_ps, 0)[moved]
-        return replace(self, begin_ps=begin_ps, duration_ps=duration_ps, breakdown_ps=breakdown_ps)
-
     def to_state(self) -> dict[str, Any]:
         """Scalars, text, lists and arrays that :meth:`from_state` reads back."""
         return {

@@ -205,7 +205,6 @@ def _host_ops_table(pipeline: InputPipeline) -> Table:
 def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> list[object]:
     """The five tables that XProf's input pipeline analyzer reads."""
     del parameters
-    # The released reference puts SparseCores on the TensorCores' steps.
-    steps = stats.steps.with_tensor_core_spans()
     hardware = stats.run_environment.hardware_type
-    return input_pipeline_json(analyze_input_pipeline(steps, stats.host_ops, stats.cores, hardware))
+    pipeline = analyze_input_pipeline(stats.steps, stats.host_ops, stats.cores, hardware)
+    return input_pipeline_json(pipeline)

@@ -260,8 +260,7 @@ def _latency_table(shown: Overview) -> Table:
 def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> list[object]:
     """The seven tables that XProf's overview reads."""
     del parameters
-    # The released reference puts SparseCores on the TensorCores' steps.
-    shown = overview(stats, stats.steps.with_tensor_core_spans(), own=False)
+    shown = overview(stats, stats.steps, own=False)
     if shown.latency.rows:
         shown = replace(shown, latency=latency(stats.inference.as_reference()))
     return [
@@ -356,7 +355,7 @@ def _tpu_properties(stats: CaptureStats, shown: Overview) -> dict[str, str]:
                 "sc_infeed_time_avg": fixed(0.0, 1),
                 "sc_outfeed_time_avg": fixed(0.0, 1),
                 "sc_idle_time_avg": fixed(steps.summary("sc_idle_ms").average, 1),
-                "sc_active_ms_average": fixed(steps.summary("sc_compute_ms").average, 2),
+                "sc_active_ms_average": fixed(steps.summary("sc_active_ms").average, 2),
             }
     return properties
 

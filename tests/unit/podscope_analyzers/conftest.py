@@ -37,7 +37,8 @@ def make_space() -> SpaceMaker:
 
     Planes are given as ``{name: {line: [(event, start_ps, duration_ps, stats), ...]}}``;
     ``metadata`` holds stats of event metadata by event name, ``ids`` the planes' ids,
-    ``plane_stats`` their stats.
+    ``plane_stats`` their stats; ``line_ids`` and ``line_names`` are those of lines that are
+    called otherwise in ``planes``.
     """
 
     def make(
@@ -47,6 +48,7 @@ def make_space() -> SpaceMaker:
         ids: Mapping[str, int] | None = None,
         plane_stats: Mapping[str, Mapping[str, StatValue]] | None = None,
         line_ids: Mapping[str, int] | None = None,
+        line_names: Mapping[str, str] | None = None,
     ) -> XSpace:
         space = xplane_pb2.XSpace()
         for plane_name, lines in planes.items():
@@ -55,7 +57,7 @@ def make_space() -> SpaceMaker:
                 _set(plane, plane.stats.add(), name, value)
             rows: dict[str, int] = {}
             for number, (line_name, events) in enumerate(lines.items(), start=1):
-                line = plane.lines.add(name=line_name)
+                line = plane.lines.add(name=(line_names or {}).get(line_name, line_name))
                 line.id = (line_ids or {}).get(line_name, number)
                 for event_name, start, duration, *stats in events:
                     row = rows.setdefault(event_name, len(rows) + 1)

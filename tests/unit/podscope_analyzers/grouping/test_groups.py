@@ -388,6 +388,29 @@ def test_step_k_of_every_core_is_one_group(make_space: SpaceMaker) -> None:
     assert group_names(space) == ["1", "2"]
 
 
+def test_sparse_cores_that_nothing_links_are_of_no_step(make_space: SpaceMaker) -> None:
+    """Whether a TensorCore is there or not."""
+    steps = [("1", 100, 200), ("2", 300, 200)]
+    sparse = {"Sparse Core Steps": steps, "Sparse Core Ops": [("x", 110, 190), ("x", 310, 190)]}
+    space = prepare(make_space({TPU: {"Steps": steps}, SPARSE: sparse}))
+    assert groups_by_event(space, TPU) == {"1": [0], "2": [1]}
+    assert groups_by_event(space, SPARSE) == {"1": [-1], "2": [-1], "x": [-1, -1]}
+    alone = prepare(make_space({SPARSE: sparse}))
+    assert all_groups(alone) == {-1}
+
+
+def test_of_several_lines_of_steps_the_last_filled_one_groups(make_space: SpaceMaker) -> None:
+    """There should be one."""
+    lines = {
+        "Steps": [("all", 0, 400)],
+        "XLA Ops": [("op", 110, 80), ("op", 310, 80)],
+        "second": [("1", 100, 100), ("2", 300, 100)],
+        "third": [],
+    }
+    space = make_space({TPU: lines}, line_names={"second": "Steps", "third": "Steps"})
+    assert groups_by_event(prepare(space), TPU)["op"] == [0, 1]
+
+
 @pytest.mark.case("T9")
 def test_a_device_loop_has_a_group_of_its_own(make_space: SpaceMaker) -> None:
     """The module reaches beyond the step, so the host's loop does not claim it."""

@@ -11,11 +11,11 @@ from podscope_analyzers.kernels import (
     factorise,
     natural_order,
     nest,
+    own_time_of_rows,
     sum_groups,
     sum_nested,
     union,
     union_length,
-    union_of_rows,
 )
 from podscope_analyzers.kernels.steps import overlap_by_offset, sum_outermost
 from podscope_analyzers.step_annotations import outermost
@@ -288,24 +288,31 @@ def test_cells_of_a_table_are_those_of_their_codes(
 
 
 @settings(deadline=None)
-@given(
-    st.lists(st.tuples(_span, st.integers(0, 2)), min_size=1, max_size=30),
-    st.booleans(),
-)
-def test_the_union_of_some_rows_is_that_of_their_spans(
-    drawn: list[tuple[Span, int]], is_sorted: bool
+@given(st.lists(st.tuples(_span, st.integers(-1, 3)), min_size=1, max_size=30))
+def test_own_time_is_what_the_spans_within_leave_of_a_span(
+    drawn: list[tuple[Span, int]],
 ) -> None:
-    if is_sorted:
-        drawn = sorted(drawn)
+    drawn = sorted(drawn, key=lambda one: (one[0][0], -one[0][1]))
     start, duration = (column.copy() for column in _arrays([span for span, _ in drawn]))
     rows = np.array([row for _, row in drawn], np.int32)
-    chosen = np.array([True, False, True])
-    begin, end, extents = union_of_rows(start, duration, rows, chosen)
-    at = np.flatnonzero(chosen[rows])
-    expected = union(start[at], (start + duration)[at])
-    assert [begin.tolist(), end.tolist()] == [one.tolist() for one in expected]
-    whole = int(start.min()), int((start + duration).max())
-    assert extents == extent(start, duration) == whole
+    begin, end, extents = own_time_of_rows(start, duration, rows, np.array([True, False, True]))
+    own, around = [], list[int]()
+    spans = [(b, b + d) for (b, d), _ in drawn]
+    for at, (b, e) in enumerate(spans):
+        while around and not (spans[around[-1]][0] <= b and e <= spans[around[-1]][1]):
+            around.pop()
+        own.append(set(range(b, e)))
+        if around:
+            own[around[-1]] -= set(range(b, e))
+        around.append(at)
+    expected = set[int]().union(*(own[at] for at in np.flatnonzero(np.isin(rows, (0, 2)))))
+    covered = [set(range(b, e)) for b, e in zip(begin.tolist(), end.tolist(), strict=True)]
+    assert set[int]().union(*covered) == expected
+    # Ascending, apart from each other, none empty.
+    assert (begin < end).all()
+    assert (end[:-1] < begin[1:]).all()
+    assert extents == extent(start, duration)
+    assert extents == (int(start.min()), int((start + duration).max()))
 
 
 def test_codes_are_counted_and_others_left_out() -> None:

@@ -455,6 +455,36 @@ def test_custom_calls_of_unknown_work_are_not_sure_to_be_active(
     assert (ops.busy_high_confidence_ps, ops.idle_high_confidence_ps) == (sure, 900 - sure)
 
 
+@pytest.mark.parametrize(
+    ("ops", "busy"),
+    [
+        # A loop of 30, in it 10 of waiting for input: active for 20.
+        ([("while", 0, 30), ("infeed", 5, 10)], 20),
+        # What works within a wait, works.
+        ([("infeed", 0, 30), ("call", 5, 10)], 10),
+        # Begun within the other one, but not over with it: not within it.
+        ([("call", 0, 10), ("infeed", 5, 10)], 10),
+        # 60 less the infeed's 20 in the second loop, of which the call takes back 5.
+        ([("while", 0, 60), ("while", 5, 40), ("infeed", 10, 20), ("call", 12, 5)], 45),
+    ],
+)
+@pytest.mark.parametrize("name", ["/device:TPU:0", "/device:TPU:0 SparseCore 0"])
+def test_a_loop_is_not_active_while_it_waits(
+    make_planes: MakePlanes, name: str, ops: list[tuple[str, int, int]], busy: int
+) -> None:
+    sparse = "Sparse" in name
+    plane = tpu_plane(
+        metadata={one: {"stats": {"hlo_category": one}} for one in ("while", "infeed", "call")},
+        lines={
+            "Sparse Core Ops" if sparse else "XLA Ops": ops,
+            "Sparse Core Modules" if sparse else "XLA Modules": [("m", 0, 100)],
+        },
+    )
+    found = device_op_database(make_planes([plane | {"name": name}]), Programs({}))
+    assert (found.busy_time_ps, found.idle_time_ps) == (busy, 100 - busy)
+    assert found.busy_high_confidence_ps == busy
+
+
 def test_shares_of_eager_and_outside_operations(make_planes: MakePlanes) -> None:
     space = make_planes(
         [

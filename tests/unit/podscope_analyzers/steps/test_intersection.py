@@ -262,21 +262,3 @@ def test_a_database_survives_its_state() -> None:
     assert again.names == database.names
     np.testing.assert_array_equal(again.breakdown_ps, database.breakdown_ps)
     np.testing.assert_array_equal(again.row_offsets, [0, 8, 16, 24])
-
-
-def test_a_sparse_core_takes_the_span_of_its_tensor_core_when_asked() -> None:
-    base = host_steps([(100, 900), (1000, 900)], cores=2)
-    core_id = np.array([1, 1_000_002, 1, 1_000_002])
-    sparse = StepDatabase.from_state(
-        base.to_state()
-        | {
-            "core_id": core_id,
-            "begin_ps": np.array([100, 200, 1000, 1100]),
-            "duration_ps": np.array([900, 300, 900, 1500]),
-            "breakdown_ps": np.array([[500, 400], [100, 200], [0, 900], [0, 1500]]),
-        }
-    )
-    moved = sparse.with_tensor_core_spans()
-    assert moved.begin_ps.tolist() == [100, 100, 1000, 1000]
-    assert moved.duration_ps.tolist() == [900, 900, 900, 900]
-    assert moved.breakdown_ps.tolist() == [[500, 400], [700, 200], [0, 900], [0, 1500]]
