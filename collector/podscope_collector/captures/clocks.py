@@ -98,7 +98,8 @@ class Alignment:
         error_ns: The skew is right to within this; None when the clock of a host is unknown.
         common_start_ns: When the last host had started, by the collector's clock.
         common_ns: How long all of them recorded; None when a profile does not tell its end.
-        outside: Hosts that ended before the last one started.
+        outside: Hosts that missed the others: ended before they started, or started after they
+            ended.
     """
 
     hosts: int
@@ -123,8 +124,9 @@ class Alignment:
 def align(windows: Sequence[HostWindow]) -> Alignment | None:
     """The alignment of a capture; None without a host that tells its start.
 
-    A host that ended before the median host started misses the others: it is outside, and the
-    common window is that of the rest.
+    A host that ended before the median host started, or started when that had ended (as one does
+    that was captured again later), misses the others: it is outside, and the common window is that
+    of the rest.
     """
     if not windows:
         return None
@@ -136,9 +138,15 @@ def align(windows: Sequence[HostWindow]) -> Alignment | None:
         )
         for window in windows
     ]
-    starts = sorted(start for _, start, _ in corrected)
-    median = starts[len(starts) // 2]
-    outside = {host for host, _, stop in corrected if stop is not None and stop <= median}
+    by_start = sorted(corrected, key=lambda found: found[1])
+    starts = [start for _, start, _ in by_start]
+    _, middle_start, middle_stop = by_start[len(by_start) // 2]
+    outside = {
+        host
+        for host, start, stop in corrected
+        if (stop is not None and stop <= middle_start)
+        or (middle_stop is not None and start >= middle_stop)
+    }
     inside = [found for found in corrected if found[0] not in outside]
     common_start = max(start for _, start, _ in inside)
     stops = [stop for _, _, stop in inside if stop is not None]

@@ -393,7 +393,7 @@ class _Host:
                 error.details(),
                 address=self._target.address,
                 host=self._target.host,
-                waited_s=math.ceil(deadline_s),
+                waited_s=round(deadline_s, 1),
                 why_no_token=self._flight.agent_access.why_no_token(self._target.address),
             )
         else:

@@ -80,7 +80,7 @@ def parse_lookup(item: str) -> Lookup | None:
     scheme, colon, rest = item.partition(":")
     parse = _GRAMMARS.get(scheme.lower())
     # `tpu:9999` is port 9999 of a machine that is called tpu.
-    if parse is None or not colon or re.fullmatch(r"[0-9,\[\]-]*", rest):
+    if parse is None or not colon or re.fullmatch(r"[0-9,\[\]-]+", rest):
         return None
     return parse(item, rest)
 

@@ -140,7 +140,7 @@ def classify(
         return failure(
             ReasonCode.DEADLINE,
             NextStep.STOP,
-            f"{address} gave no profile within {waited_s:.0f} s; shorten the capture, lower the "
+            f"{address} gave no profile within {waited_s:g} s; shorten the capture, lower the "
             "tracer levels or raise the timeout",
         )
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in low:

@@ -1,7 +1,6 @@
 """One attempt on a host with an agent: trigger, wait for the window, pull the profile in pieces."""
 
 import asyncio
-import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -177,5 +176,5 @@ class AgentCapture:
             details,
             address=self._target.address,
             host=self._target.host,
-            waited_s=math.ceil(max(0.0, waited_s)),
+            waited_s=round(max(0.0, waited_s), 1),
         )

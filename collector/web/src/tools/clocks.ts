@@ -24,7 +24,8 @@ export function startedTogether({ alignment, summary }: Pick<Capture, "alignment
   if (alignment.outside.length > 0) lines.push(`Not together with the others: ${alignment.outside.slice(0, 5).join(", ")}.`);
   if (check) {
     const what = check.basis === "collective_ends" ? "collectives" : "steps";
-    lines.push(`At the ends of ${count(check.ends)} ${what} that ${count(check.hosts)} hosts share their clocks are ${time(check.residual_ns)} apart (± ${time(check.error_ns)}): ${check.ahead} is ahead, ${check.behind} behind.`);
+    const who = check.ahead === check.behind ? "" : `: ${check.ahead} is ahead, ${check.behind} behind`;
+    lines.push(`At the ends of ${count(check.ends)} ${what} that ${count(check.hosts)} hosts share their clocks are ${time(check.residual_ns)} apart (± ${time(check.error_ns)})${who}.`);
     if (check.skew_ns !== null) lines.push(`By these ends the starts lie ${time(check.skew_ns)} apart.`);
   }
   return {

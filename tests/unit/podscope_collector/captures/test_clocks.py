@@ -106,6 +106,21 @@ def test_a_host_that_missed_the_others_is_named_and_the_rest_have_a_common_windo
     assert found.skew_ns == 1020 * MS
 
 
+def test_a_host_that_was_captured_again_later_is_outside_and_not_the_others() -> None:
+    found = align(
+        [
+            window("again", 31_000, 33_000),
+            window("a", 1000, 3000),
+            window("b", 1010, 3010),
+            window("c", 1020, 3020),
+        ]
+    )
+    assert found is not None
+    assert found.outside == ("again",)
+    assert (found.common_start_ns, found.common_ns) == (1020 * MS, 1980 * MS)
+    assert found.skew_ns == 30_000 * MS
+
+
 def test_a_profile_that_does_not_tell_its_end_leaves_the_common_window_open() -> None:
     found = align([window("a", 1000, None), window("b", 1003, 3003)])
     assert found is not None

@@ -8,7 +8,12 @@ Code = grpc.StatusCode
 
 
 def failure(code: grpc.StatusCode, details: str) -> Failure:
-    return classify(code, details, address="w0:9999", host="w0", waited_s=62)
+    return classify(code, details, address="w0:9999", host="w0", waited_s=62.2)
+
+
+def test_a_deadline_is_told_as_it_was() -> None:
+    message = failure(Code.DEADLINE_EXCEEDED, "").message
+    assert "gave no profile within 62.2 s" in message
 
 
 @pytest.mark.parametrize(
