@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from math import isfinite
 from typing import Any, Final
 
 import numpy as np
@@ -52,7 +53,9 @@ _OPS_WITHIN: Final = (
     "dot_general",
     "conv_general_dilated",
 )
-_INT: Final = re.compile(r"[+-]?[0-9]{1,18}")
+_BLANKS: Final = "\t\v\f\r"
+_COUNT: Final = re.compile(r"\+?[0-9]{1,18}")
+_MAX_COUNT: Final = 2**32 - 1
 
 Dim3 = tuple[int, int, int]
 ONE: Final[Dim3] = (1, 1, 1)
@@ -115,17 +118,27 @@ def parse_launch(details: str) -> Launch:
             continue
         name = _LAUNCH_NAMES.get(key)
         if key in ("block", "grid"):
-            parts = values[0].split(",")
-            if len(parts) == 3 and all(_INT.fullmatch(part) for part in parts):
-                found[key] = tuple(int(part) for part in parts)
+            sizes = [_count(part) for part in values[0].split(",")]
+            if len(sizes) == 3 and None not in sizes:
+                found[key] = tuple(sizes)
         elif key == "occ_pct":
             try:
-                found["occupancy_percent"] = float(values[0])
+                occupancy = float(values[0])
             except ValueError:
                 continue
-        elif name and _INT.fullmatch(values[0]):
-            found[name] = int(values[0])
+            if isfinite(occupancy):
+                found["occupancy_percent"] = occupancy
+        elif name and (count := _count(values[0])) is not None:
+            found[name] = count
     return Launch(**found)
+
+
+def _count(text: str) -> int | None:
+    """The number of 32 bits without sign that a text is, blanks around it apart."""
+    bare = text.strip(_BLANKS)
+    if not _COUNT.fullmatch(bare) or int(bare) > _MAX_COUNT:
+        return None
+    return int(bare)
 
 
 _LAUNCH_NAMES: Final = {
@@ -141,8 +154,9 @@ class Kernel:
 
     Attributes:
         uses_tensor_core: None where the GPU's maker is unknown.
-        is_op_eligible: Whether its operation could be computed on tensor cores; None where the
-            operation is unknown.
+        is_op_eligible: Whether its operation could be computed on tensor cores, as the reference
+            tells it: a kernel that uses them says so only of an operation that the framework
+            named. None where the operation is unknown.
         total_ns: Sum of whole nanoseconds, as the least and the most are.
         hosts: On how many hosts.
     """
@@ -169,6 +183,11 @@ class Kernel:
         )
 
     @property
+    def could_use_tensor_core(self) -> bool | None:
+        """Whether its operation could use tensor cores, as one whose kernel does can."""
+        return _could(self.is_op_eligible, uses=bool(self.uses_tensor_core))
+
+    @property
     def key(self) -> tuple[Any, ...]:
         """What tells kernels apart, in the order by which equal times are sorted.
 
@@ -188,12 +207,17 @@ class Kernel:
         )
 
 
+def _could(is_eligible: bool | None, *, uses: bool) -> bool | None:
+    return None if is_eligible is None else is_eligible or uses
+
+
 @dataclass(frozen=True)
 class OpKernels:
     """Kernels of one framework operation.
 
     Attributes:
-        is_eligible: By its first kernel.
+        is_eligible: Whether any of the kernels' operation could use tensor cores; None where nobody
+            knows of any.
         tensor_core_ns: Time of the kernels that use tensor cores.
         untold_ns: Time of the kernels of which that is not known.
     """
@@ -202,6 +226,11 @@ class OpKernels:
     total_ns: int
     tensor_core_ns: int
     untold_ns: int = 0
+
+    @property
+    def could_use_tensor_core(self) -> bool | None:
+        """Whether it could use tensor cores, as one whose kernels do can."""
+        return _could(self.is_eligible, uses=self.tensor_core_ns > 0)
 
     @property
     def uses_tensor_core(self) -> bool | None:
@@ -310,9 +339,10 @@ class KernelDatabase:
         found: dict[str, OpKernels] = {}
         for kernel in self.kernels:
             known = found.get(kernel.op_name)
-            before = known or OpKernels(kernel.is_op_eligible, 0, 0)
+            before = known or OpKernels(None, 0, 0)
+            told = {before.is_eligible, kernel.is_op_eligible} - {None}
             found[kernel.op_name] = OpKernels(
-                before.is_eligible,
+                any(told) if told else None,
                 before.total_ns + kernel.total_ns,
                 before.tensor_core_ns + (kernel.total_ns if kernel.uses_tensor_core else 0),
                 before.untold_ns + (kernel.total_ns if kernel.uses_tensor_core is None else 0),
@@ -451,5 +481,5 @@ def _op_of(
         eligible = is_eligible_einsum(equation) or is_eligible_op(op_name) or uses
     if instruction is not None:
         op_name = parse_op_name(instruction.framework_name).name
-        eligible = is_eligible_op(op_name) or uses or bool(eligible)
+        eligible = is_eligible_op(op_name) or bool(eligible)
     return op_name, eligible

@@ -79,7 +79,7 @@ def _cells(rank: int, kernel: Kernel, spread: Spread | None) -> list[Cell]:
         _dim(launch.block) if launch.block else None,
         _dim(launch.grid) if launch.grid else None,
         None if occupancy is None else occupancy / 100,
-        kernel.is_op_eligible,
+        kernel.could_use_tensor_core,
         kernel.uses_tensor_core,
         kernel.op_name or None,
         kernel.hosts,
@@ -183,7 +183,7 @@ def _operations_table(stats: CaptureStats) -> Table:
                 len(rows[name]),
                 occurrences[name],
                 every[name].total_ns / 1000,
-                every[name].is_eligible,
+                every[name].could_use_tensor_core,
                 None if every[name].untold_ns else every[name].tensor_core_ns / 1000,
                 every[name].tensor_core_ratio,
                 *spread_values(
@@ -216,7 +216,8 @@ def _reference_cells(rank: int, kernel: Kernel) -> list[XprofCell]:
         launch.shared_bytes or 0,
         _dim(launch.block or ONE),
         _dim(launch.grid or ONE),
-        launch.occupancy_percent or 0.0,
+        # Kept in 32 bits there.
+        float(np.float32(launch.occupancy_percent or 0.0)),
         bool(kernel.is_op_eligible),
         bool(kernel.uses_tensor_core),
         kernel.op_name,

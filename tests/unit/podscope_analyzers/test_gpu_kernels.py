@@ -16,6 +16,7 @@ from podscope_analyzers.gpu_kernels import (
 )
 from podscope_analyzers.hlo import Programs
 from podscope_analyzers.prepared import PreparedSpace
+from podscope_protos.v1 import hlo_pb2
 
 MakePlanes = Callable[[list[dict[str, Any]]], PreparedSpace]
 VOLTA = "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_tn"
@@ -34,6 +35,12 @@ VOLTA = "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_tn"
             Launch(10, 128, 256, (32, 8, 4), (3, 2, 1), 50.0),
         ),
         ("occ_pct=13.0 regs:x grid:1,2 a:b:c", Launch()),
+        ("regs:-5 static_shared:-1 grid:-0,1,1 block:1,4294967296,1 occ_pct:inf", Launch()),
+        (
+            "regs:32\r\ngrid:\t3,+2,1 static_shared:4294967295",
+            Launch(32, 4294967295, grid=(3, 2, 1)),
+        ),
+        ("regs:7 regs:x regs:-1", Launch(7)),
     ],
 )
 def test_launch_parameters_are_read_from_the_details(details: str, launch: Launch) -> None:
@@ -139,6 +146,44 @@ def test_kernels_of_one_operation_add() -> None:
     assert by_op["op1"].is_eligible
     assert by_op["op1"].tensor_core_ratio == 0.5
     assert (by_op["op2"].total_ns, by_op["op2"].tensor_core_ns) == (100, 0)
+
+
+def test_a_kernel_on_tensor_cores_makes_a_named_operation_eligible_and_no_instruction(
+    make_planes: MakePlanes,
+) -> None:
+    module = hlo_pb2.HloModuleProto(name="m", id=5)
+    computation = module.computations.add(id=1, name="entry")
+    for name, op_name in (("mul.1", "f/mul"), ("dot.1", "f/dot_general")):
+        instruction = computation.instructions.add(name=name, opcode="multiply")
+        instruction.metadata.op_name = op_name
+    programs = Programs({5: hlo_pb2.HloProto(hlo_module=module).SerializeToString()})
+    details = {"kernel_details": "regs:1", "program_id": 5}
+    stats: list[dict[str, Any]] = [
+        {"hlo_op": "mul.1"},
+        {"hlo_op": "mul.1", "tf_op": "XlaModule:"},
+        {"hlo_op": "dot.1"},
+    ]
+    events = [(VOLTA, 10**7 * n, 9000 - n, details | one) for n, one in enumerate(stats)]
+    plane = {
+        "name": "/device:GPU:0",
+        "stats": {"device_vendor": "Nvidia"},
+        "lines": {"s": events},
+    }
+    found = host_kernels(make_planes([plane]), programs)
+    flags = [(k.op_name, k.occurrences, k.is_op_eligible) for k in found.kernels]
+    assert sorted(flags) == [("f/dot_general", 1, True), ("f/mul", 1, False), ("f/mul", 1, True)]
+    assert all(kernel.could_use_tensor_core for kernel in found.kernels)
+
+
+def test_an_operation_could_use_tensor_cores_if_any_of_its_kernels_says_so() -> None:
+    flags = {"all": (True, True), "one": (False, True), "none": (False, None), "untold": (None,)}
+    every = [
+        Kernel(f"k{n}", op, Launch(), False, flag, 1, 9 - n, 1, 1)
+        for op, given in flags.items()
+        for n, flag in enumerate(given)
+    ]
+    found = {op: kernels.is_eligible for op, kernels in KernelDatabase.of(every).by_op().items()}
+    assert found == {"all": True, "one": True, "none": False, "untold": None}
 
 
 @pytest.mark.case("P4")

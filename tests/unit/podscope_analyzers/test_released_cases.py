@@ -121,6 +121,15 @@ def test_the_vendor_decides_whose_names_tell_of_tensor_cores(vendor: str, used: 
     assert [row[at] for row in _cells(ops)] == [pytest.approx(expected)]
 
 
+def test_an_occupancy_has_the_32_bits_that_the_release_keeps_of_it() -> None:
+    made = Space()
+    device = made.plane("/device:GPU:0")
+    made.line(device, "Stream", [("k", 0.0, 9.0, {"kernel_details": "occ_pct:33.3"})])
+    table = _xprof("kernel_stats", made.bytes())
+    at = [column["id"] for column in table["cols"]].index("occupancy_pct")
+    assert [row[at] for row in _cells(table)] == [33.29999923706055]
+
+
 @pytest.mark.case("W10")
 def test_host_operations_have_shares_with_and_without_idle_time() -> None:
     made = Space()
