@@ -113,6 +113,13 @@ def find_run(path: Path, run: str | None = None) -> ProfileRun:
     except OSError as error:
         message = f"cannot read {path}: {error.strerror or error}"
         raise InputNotFoundError(message) from error
+    cloud, slash, rest = str(path).partition(":/")
+    if slash and cloud in {"s3", "gs"}:
+        message = (
+            f"profiles of a bucket are analysed by a service: bring them there with 'podscope "
+            f"import {cloud}://{rest}', or copy the run folder to this machine"
+        )
+        raise InputNotFoundError(message)
     message = f"{path} does not exist; give a profile, a run folder or a log folder"
     raise InputNotFoundError(message)
 

@@ -323,3 +323,9 @@ def test_the_pod_viewer_names_the_late_host_before_anything_else(
     assert lines[title + 2].startswith(slow)
     alone = podscope(_files(simulated)[0], "--tool", "pod_viewer").out
     assert "One host alone" in alone
+
+
+def test_a_bucket_is_a_service_s_and_the_message_says_the_command(podscope: Podscope) -> None:
+    ended = podscope("s3://team/logs", "--tool", "overview_page")
+    assert ended.code == 3
+    assert "'podscope import s3://team/logs'" in ended.err
