@@ -34,6 +34,8 @@ def offload_lines(plane: PreparedPlane) -> tuple[PreparedLine, ...]:
     if not keys.names:
         return ()
     parts = [_transfers(line, keys) for line in plane.lines if line.event_count]
+    if not parts:
+        return ()
     metadata, start, duration = (
         np.concatenate([part[field] for part in parts]) for field in range(3)
     )

@@ -101,7 +101,7 @@ class _Stream:
         self.correlation: Int64s = correlation.ints_or_uints()[at]
 
     def lines(self, number: int) -> list[PreparedLine]:
-        """The derived lines of the stream that is shown as the so-manieth."""
+        """The derived lines of the stream, which is the one shown at place ``number``."""
         modules = self._merged([kind.module for kind in self.kinds], scopes=self.outermost)
         anew = np.cumsum(modules.renewed, dtype=np.int64)
         graphs = self._graphs(anew)

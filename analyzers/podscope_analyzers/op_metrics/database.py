@@ -271,7 +271,9 @@ class OpDatabase:
 
     def with_total_time(self, total_time_ps: int) -> "OpDatabase":
         """The same with the time that was looked at, at least the operations' sum."""
-        return replace(self, total_time_ps=max(self.total_op_time_ps, total_time_ps))
+        # Damaged times may lie further apart than a column can say.
+        told_ps = min(total_time_ps, np.iinfo(np.int64).max)
+        return replace(self, total_time_ps=max(self.total_op_time_ps, told_ps))
 
     def with_idle(self) -> "OpDatabase":
         """The same with an idle operation for the time without others."""

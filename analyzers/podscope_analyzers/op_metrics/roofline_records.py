@@ -38,6 +38,11 @@ from podscope_analyzers.steps.work import (
 )
 
 _INT64_MAX: Final = (1 << 63) - 1
+_IS_BYTES: Final = np.array(
+    [name.endswith("bytes_accessed") for name in COSTS] + [True] * len(MEMORIES)
+)
+_MOST_BYTES: Final = float(1 << 62)
+
 PROGRAM: Final = "Program"
 TOTAL: Final = "Total"
 AVERAGE: Final = "Average"
@@ -360,6 +365,8 @@ def _program(ops: OpDatabase, *, with_feeds: bool, module_id: int | None = None)
 def _step_program(work: StepWork, *, with_feeds: bool) -> OpDatabase:
     """A database of one row: a step's operations together, in all its time."""
     values = work.values[0].sum(axis=0) if with_feeds else work.values[0, NOT_FEEDS]
+    # Sums of sizes that a damaged file claims may be more than a whole number holds.
+    values = np.where(_IS_BYTES, np.clip(values, -_MOST_BYTES, _MOST_BYTES), values)
     time_ps = int(work.time_ps[0]) - (0 if with_feeds else int(work.feeds_time_ps[0]))
     moved = {
         memory: int(size)

@@ -112,7 +112,7 @@ def _host_duration(begin: Int64s, end: Int64s) -> int:
     used = end > begin
     if not used.any():
         return 0
-    return int(end[used].max() - begin[used].min())
+    return int(end[used].max()) - int(begin[used].min())
 
 
 def _best_offset(begin: Int64s, end: Int64s, chief_begin: Int64s, chief_end: Int64s) -> int:

@@ -1,5 +1,6 @@
 """Whole analyses of damaged files; ``make fuzz`` runs a hundred thousand of them."""
 
+import json
 import os
 import re
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from podscope_agent.simulator import Pod, build_xspace
 from podscope_analyzers import XSpaceError
 from podscope_analyzers.pipeline import analyze_host, run_tool
 from podscope_analyzers.registry import TOOLS
@@ -113,3 +115,22 @@ def test_cores_that_ran_for_ages_have_a_result(name: str) -> None:
         space.planes[-1].name, space.planes[-1].id = f"/device:TPU:{number}", number
     partial = analyze_host(space.SerializeToString(), "h")
     assert run_tool(name, [partial], Scope(hosts=["h"])).to_json()["tool"] == name
+
+
+@pytest.mark.parametrize(
+    ("stat", "value"), [("device_offset_ps", 2**63 + 5), ("bytes_accessed", 2**62)]
+)
+def test_numbers_beyond_what_a_column_holds_are_no_error(stat: str, value: int) -> None:
+    space = xplane_pb2.XSpace.FromString(build_xspace(Pod(device="tpu-v5e", steps=3, seed=1)))
+    core = next(plane for plane in space.planes if plane.name == "/device:TPU:0")
+    key = next(number for number, one in core.stat_metadata.items() if one.name == stat)
+    carriers: list[xplane_pb2.XEventMetadata | xplane_pb2.XEvent] = [
+        *core.event_metadata.values(),
+        *(event for line in core.lines for event in line.events),
+    ]
+    told = [one for carrier in carriers for one in carrier.stats if one.metadata_id == key]
+    for one in told[:: 2 if stat == "device_offset_ps" else 1]:
+        one.uint64_value = value
+    host = analyze_host(space.SerializeToString(), "h0")
+    for tool in TOOLS:
+        json.dumps(run_tool(tool, [host], Scope(["h0"])).to_json())

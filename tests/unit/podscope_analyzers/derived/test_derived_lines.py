@@ -9,6 +9,8 @@ from podscope_analyzers import XSpace
 from podscope_analyzers.derived.offloads import transfer_name
 from podscope_analyzers.prepare import prepare
 from podscope_analyzers.prepared import PreparedPlane, PreparedSpace
+from podscope_analyzers.xspace import open_xspace
+from podscope_protos.v1 import xplane_pb2
 
 SpaceMaker = Callable[..., XSpace]
 Rows = list[tuple[str, int, int]]
@@ -463,6 +465,14 @@ def test_a_transfer_lasts_from_its_start_to_the_end_of_its_done(
     assert plane.event_metadata.stats(row) == {"shape_with_layout": "f32[2]{0:S(5)}"}
     assert line.event_stats(0) == {"_a": 1}
     assert (line.group_id == -1).all()
+
+
+def test_a_core_whose_transfers_never_ran_has_no_rows_of_them() -> None:
+    space = xplane_pb2.XSpace()
+    named = space.planes.add(name=TPU, id=1).event_metadata[1]
+    named.name, named.display_name = "%copy-start S(5)", "copy-start"
+    prepared = prepare(open_xspace(space.SerializeToString()))
+    assert rows_of(plane_of(prepared, TPU)) == {}
 
 
 def test_a_grouped_file_keeps_the_lines_that_it_has(make_space: SpaceMaker) -> None:
