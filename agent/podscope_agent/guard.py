@@ -73,11 +73,8 @@ class OverheadGuard:
                     f"captures of this host are at least {budget.min_interval_s:g} s apart; "
                     f"try again in {wait_s:.0f} s"
                 )
-        if budget.max_time_ratio and self._ratio_with(duration_s, now) > budget.max_time_ratio:
-            _refuse(
-                f"more than {budget.max_time_ratio:.1%} of the last hour would be captured; "
-                "capture shorter, or later"
-            )
+        if self.budget_s is not None:
+            self._hold_to_share(duration_s, self.budget_s, now)
         if budget.min_free_memory_bytes:
             free = psutil.virtual_memory().available
             if free < budget.min_free_memory_bytes:
@@ -94,17 +91,31 @@ class OverheadGuard:
                 )
 
     def ended(self, duration_s: float) -> None:
-        """Count a capture that ended now, with the length of its window."""
+        """Count a capture that ended now, with what of its window was recorded."""
         now = time.monotonic()
         self._last_end = now
         self.spent_s += duration_s
         self._windows.append((now, duration_s))
         self._forget_before(now)
 
-    def _ratio_with(self, duration_s: float, now: float) -> float:
+    def _hold_to_share(self, duration_s: float, budget_s: float, now: float) -> None:
+        if duration_s > budget_s:
+            _refuse(
+                f"a window of {duration_s:g} s is longer than the {budget_s:g} s of each hour that "
+                "this agent may capture; capture shorter"
+            )
         self._forget_before(now)
-        captured = sum(seconds for _, seconds in self._windows) + duration_s
-        return captured / _SHARE_WINDOW_S
+        captured_s = left_s = sum(seconds for _, seconds in self._windows)
+        if captured_s + duration_s <= budget_s:
+            return
+        for ended, seconds in self._windows:
+            left_s -= seconds
+            if left_s + duration_s <= budget_s:
+                _refuse(
+                    f"{captured_s:.1f} s of the last hour were captured, and this agent may "
+                    f"capture {budget_s:g} s of each; capture shorter, or try again in "
+                    f"{ended + _SHARE_WINDOW_S - now:.0f} s"
+                )
 
     def _forget_before(self, now: float) -> None:
         while self._windows and self._windows[0][0] < now - _SHARE_WINDOW_S:

@@ -112,6 +112,7 @@ class HostSession:
         self._work: asyncio.Task[MergedCapture] | None = None
         self._is_stopping = False
         self._is_continuous = False
+        self._recording_since: float | None = None
         self.step_time_before_s: float | None = None
 
     async def close(self) -> None:
@@ -168,6 +169,7 @@ class HostSession:
         """
         self.admit(request)
         self._running_session = request.session_id
+        self._recording_since = None
         self.step_time_before_s = self.inventory.step_time_s
         started, cpu = time.monotonic(), time.process_time()
         ended = CaptureEnd("failed")
@@ -189,7 +191,7 @@ class HostSession:
             raise
         finally:
             self._running_session = self._work = None
-            self.guard.ended(request.opts.duration_ms / 1000)
+            self.guard.ended(self._recorded_s(request))
             seconds = time.monotonic() - started
             self._record(replace(ended, seconds=seconds, cpu_seconds=time.process_time() - cpu))
             log.info("capture_ended", result=ended.result, seconds=round(seconds, 3))
@@ -264,11 +266,21 @@ class HostSession:
         timeout_s = max(0.1, deadline - time.monotonic() - _MERGE_RESERVE_S)
         await self.forget_the_gone()
         targets = self.inventory.addresses
+        if targets:
+            start_s = request.opts.start_timestamp_ns / 1e9
+            self._recording_since = time.monotonic() + max(0.0, start_s - time.time())
         answers = await asyncio.gather(
             *(self._capture_target(address, request, timeout_s) for address in targets)
         )
         _require_one(answers)
         return await asyncio.to_thread(_merge, answers)
+
+    def _recorded_s(self, request: wire.ProfileRequest) -> float:
+        """What of the window the targets recorded: less where it ended before its time."""
+        if self._recording_since is None:
+            return 0.0
+        recorded_s = time.monotonic() - self._recording_since
+        return min(request.opts.duration_ms / 1000, max(0.0, recorded_s))
 
     async def _capture_target(
         self, address: str, request: wire.ProfileRequest, timeout_s: float

@@ -9,8 +9,12 @@ def may_carry_token(address: str, *, is_encrypted: bool) -> bool:
     """
     if is_encrypted or address.startswith(("unix:", "unix-abstract:")):
         return True
-    host = address.rpartition(":")[0].strip("[]").lower()
-    if host == "localhost":
+    return is_loopback(address.rpartition(":")[0].strip("[]"))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address is this machine's alone."""
+    if host.lower() == "localhost":
         return True
     # Only who has a token needs it.
     import ipaddress

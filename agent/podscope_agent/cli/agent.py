@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import structlog
 import typer
+from prometheus_client import disable_created_metrics
 
 from podscope_agent.authentication import read_token
 from podscope_agent.delivery import Delivery
@@ -38,6 +39,7 @@ from podscope_agent.status import StatusPages
 from podscope_agent.targets import parse_targets
 from podscope_agent.tls import channel_credentials, server_tls
 from podscope_agent.worker_lists import WorkerLists
+from podscope_protos.tokens import is_loopback
 
 _ANSWER_S = 5.0
 
@@ -185,10 +187,19 @@ def _items(text: str) -> list[str]:
 
 
 async def _serve(settings: AgentSettings) -> None:
+    # Times of creation would be a series more for each, under names of no meaning.
+    disable_created_metrics()  # type: ignore[no-untyped-call] # only in its stubs
     inventory = TargetInventory(parse_targets([settings.targets]))
     labels = parse_labels(settings.labels)
     token = None if settings.token_file is None else read_token(settings.token_file)
     tls = server_tls(settings.tls_cert_file, settings.tls_key_file, settings.tls_client_ca_file)
+    if token is None and settings.tls_client_ca_file is None and not is_loopback(settings.host):
+        structlog.get_logger().warning(
+            "open_to_the_network",
+            host=settings.host,
+            advice="whoever reaches the port can capture; --token-file or --tls-client-ca-file "
+            "lets in those that you know",
+        )
     backends: list[DeviceBackend] = [TpuBackend(_items(settings.tpu_metrics), tpu_chips())]
     if nvml := NvmlBackend.load():
         backends.append(nvml)
@@ -234,10 +245,13 @@ async def _serve(settings: AgentSettings) -> None:
         background = [asyncio.create_task(spool.keep_expiring())]
         if settings.kubernetes:
             background.append(_watch_pods(settings, inventory))
+        others = "those that register"
+        if settings.kubernetes:
+            others += f", and the pods of {settings.kubernetes_node or settings.node_name}"
         sys.stdout.write(
             f"podscope agent: profiler service on {bracketed(settings.host, server.port)}, "
             f"metrics on http://{bracketed(metrics_host, pages.port)}/metrics, "
-            f"targets {', '.join(inventory.addresses) or 'those that register'}\n"
+            f"targets {', '.join(inventory.addresses) or others}\n"
         )
         sys.stdout.flush()
         stopped = asyncio.Event()
@@ -329,7 +343,7 @@ def list_targets(
         return
     rows = [("target", "state", "source", "pid", "framework", "labels", "detail")]
     for target in targets:
-        labels = " ".join(f"{name}={text}" for name, text in target["labels"].items())
+        labels = " ".join(f"{name}={text}" for name, text in sorted(target["labels"].items()))
         rows.append(
             (
                 target["address"],

@@ -11,6 +11,7 @@ from concurrent import futures
 from pathlib import Path
 
 import grpc
+import httpx
 import pytest
 from tests.integration.agent.daemon import (
     Agent,
@@ -22,6 +23,7 @@ from tests.integration.agent.daemon import (
     profiler,
     slow_target,
     status,
+    targets_of,
     wait_until,
     xspace,
 )
@@ -42,6 +44,29 @@ def test_a_target_that_sends_garbage_or_nothing_costs_only_itself(bad: bytes) ->
     assert len(space.planes) == 1
     [warning] = space.warnings
     assert broken in warning
+
+
+def test_a_capture_whose_client_hangs_up_costs_the_budget_no_more_than_it_recorded() -> None:
+    def slow(_request: wire.ProfileRequest, context: grpc.ServicerContext) -> bytes:
+        while context.is_active():
+            time.sleep(0.01)
+        return b""
+
+    with profiler(slow) as target, agent(target, max_time_ratio="0.01") as running:
+        request = wire.ProfileRequest(emit_xspace=True)
+        request.opts.version, request.opts.duration_ms = 1, 36_000
+        method = running.channel.unary_unary(methods.PROFILE, bytes, bytes)
+        call = method.future(request.SerializeToString(), timeout=120)
+        wait_until(lambda: "busy" in {one["state"] for one in targets_of(running)})
+        call.cancel()  # type: ignore[no-untyped-call] # only in stubs
+
+        def spent_s() -> float:
+            text = httpx.get(running.metrics).text
+            assert "_created" not in text
+            return float(text.split("podscope_profiling_spent_seconds_total ")[-1].split()[0])
+
+        wait_until(lambda: spent_s() > 0)
+        assert spent_s() < 30
 
 
 def test_a_dead_target_is_a_warning_and_no_target_at_all_an_error() -> None:

@@ -45,6 +45,20 @@ def test_a_port_in_use_is_one_clear_line() -> None:
     )
 
 
+def test_who_opens_an_agent_to_the_network_is_told_what_that_means(tmp_path: Path) -> None:
+    secret = tmp_path / "token"
+    secret.write_text("s3cret\n")
+    with profiler(answer_with(b"")) as taken:
+        port = taken.rpartition(":")[2]
+        for host, more, is_open in [
+            ("0.0.0.0", (), True),
+            ("0.0.0.0", ("--token-file", str(secret)), False),
+            ("127.0.0.1", (), False),
+        ]:
+            code, text = agent_fails("--host", host, "--port", port, *more)
+            assert (code, "open_to_the_network" in text) == (1, is_open)
+
+
 # The interpreter may be in a folder that nobody else may read: that one right is kept.
 AS_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 AS_NOBODY += ["--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search"]

@@ -39,7 +39,11 @@ def test_the_share_of_an_hour_counts_what_was_captured_and_what_is_to_be() -> No
     guard.admit(36)
     guard.ended(30)
     guard.admit(6)
-    assert "1.0%" in refusal(guard, 6.1)
+    assert refusal(guard, 6.1) == (
+        "30.0 s of the last hour were captured, and this agent may capture 36 s of each; capture "
+        "shorter, or try again in 3600 s"
+    )
+    assert "longer than the 36 s of each hour" in refusal(guard, 37)
 
 
 def test_a_host_short_of_memory_or_disk_is_left_alone() -> None:
