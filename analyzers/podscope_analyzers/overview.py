@@ -126,10 +126,13 @@ def overview(stats: CaptureStats, steps: StepDatabase, *, own: bool = True) -> O
 def top_ops(stats: CaptureStats, ops: OpDatabase, *, own: bool) -> tuple[TopOp, ...]:
     """The framework operations with the most self time, the longest first.
 
+    Of equal ones ours has the last name first, as XProf's own unit tests want it; what XProf
+    releases has the first name first.
+
     Args:
         stats: Of the capture.
         ops: Those of its devices, or those that hosts without devices executed themselves.
-        own: Whether flops are ours, or follow the reference's rule.
+        own: Whether flops and order are ours, or follow the reference's rule.
     """
     view = framework_view(ops, with_idle=False)
     kernels = (stats.kernels if own else stats.reference_kernels).by_op()
@@ -137,7 +140,7 @@ def top_ops(stats: CaptureStats, ops: OpDatabase, *, own: bool) -> tuple[TopOp, 
     total = view.total_op_time_ps
     found: list[TopOp] = []
     cumulative = 0.0
-    for row in view.order_by_self_time()[:TOP_OPS].tolist():
+    for row in view.order_by_self_time(last_name_first=own)[:TOP_OPS].tolist():
         self_ps = int(view.column("self_time_ps")[row])
         ratio = self_ps / total if total else 0.0
         cumulative += ratio

@@ -254,18 +254,20 @@ class OpDatabase:
         """How far the self time of every row varies from step to step; None where unknown."""
         return self.step_times.spreads(len(self))
 
-    def order_by_self_time(self) -> NDArray[np.intp]:
+    def order_by_self_time(self, *, last_name_first: bool = False) -> NDArray[np.intp]:
         """Top-level rows by self time, longest first, then by name."""
-        return self.sorted_rows(np.arange(self.top_count))
+        return self.sorted_rows(np.arange(self.top_count), last_name_first=last_name_first)
 
-    def sorted_rows(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    def sorted_rows(
+        self, rows: NDArray[np.intp], *, last_name_first: bool = False
+    ) -> NDArray[np.intp]:
         """Some rows by self time, longest first, then by name."""
         names = self.columns["name"][rows]
         used, place = np.unique(names, return_inverse=True)
         # By bytes, as the reference's strings compare; code points order the same in UTF-8.
         order = sorted(range(len(used)), key=lambda i: self.texts[int(used[i])])
         rank = np.empty(len(used), np.int64)
-        rank[order] = np.arange(len(used))
+        rank[order[::-1] if last_name_first else order] = np.arange(len(used))
         self_time = self.columns["self_time_ps"][rows].view(np.uint64)
         return rows[np.lexsort((rank[place], ~self_time))]
 

@@ -85,11 +85,23 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
             ],
             "straggler": straggler_json(report),
             "clocks": _clocks_json(stats, scope, met),
+            "warnings": _warnings(stats),
             **{name: table.to_json() for name, table in tables.items()},
         },
         tables=tables,
         reasons=reasons,
     )
+
+
+def _warnings(stats: CaptureStats) -> list[str]:
+    found = [*step_warnings(stats.all_steps)]
+    cut = len(stats.all_steps) - int(stats.is_complete.sum())
+    if cut:
+        found.append(
+            f"The capture probably cut {cut} of {len(stats.all_steps)} steps, at its begin and its "
+            "end: their times may be too short."
+        )
+    return found
 
 
 def straggler_json(report: StragglerReport) -> dict[str, Any]:

@@ -219,6 +219,16 @@ def test_the_first_and_last_of_more_than_five_steps_are_left_out_except_in_the_p
     assert len(pods["podStatsSequence"]["podStatsMap"]) == count
 
 
+@pytest.mark.case("O2")
+@pytest.mark.parametrize("count", [5, 6])
+def test_a_step_that_was_cut_is_warned_of_once(count: int) -> None:
+    """Of six steps the pod viewer shows the first and the last too."""
+    result = run_tool("pod_viewer", [analyze_host(cpu_host(1, count), "h")], Scope(["h"]))
+    warnings = result.result["warnings"]
+    assert len(warnings) == (count == 6)
+    assert all("cut 2 of 6 steps" in warning for warning in warnings)
+
+
 def test_our_own_overview_shows_all_steps_and_marks_the_incomplete_ones() -> None:
     result = run_tool("overview_page", [analyze_host(cpu_host(1, 8), "h")], Scope(["h"]))
     steps = result.tables["steps"]
@@ -258,6 +268,45 @@ def tpu_host(ops: Sequence[tuple[str, int]], step_us: int, *, has_details: bool 
         )
         at += duration + 1
     return space.SerializeToString()
+
+
+@pytest.mark.case("2.O17")
+def test_the_longest_operations_are_those_of_tensor_cores_and_of_equals_the_last() -> None:
+    space = xplane_pb2.XSpace(hostnames=["tpu-host"])
+    tensor = PlaneBuilder(space, "/device:TPU:0", 1)
+    sparse = PlaneBuilder(space, "/device:TPU:0 SparseCore 0", 2)
+    tensor_ops, sparse_ops = tensor.line("XLA Ops", 1), sparse.line("Sparse Core Ops", 1)
+    times = {"op1": 100, "op2": 200, "op3": 150, "op4": 150}
+    about = {"hlo_category": "loop fusion", "program_id": 1}
+    at = 0
+    for number, (name, duration) in enumerate(times.items(), start=1):
+        named = {**about, "symbol_id": number}
+        tensor.event(tensor_ops, name, at, duration, metadata=named)
+        at += duration
+    sparse.event(sparse_ops, "op5", 0, 300, metadata={**about, "symbol_id": 5})
+    result = run_tool("overview_page", [analyze_host(space.SerializeToString(), "h")], Scope(["h"]))
+    names = [row[0] for row in result.tables["top_ops"].rows]
+    assert names == ["op2", "op4", "op3", "op1"]
+    assert names[:2] == ["op2", "op4"]
+
+
+def test_operations_that_overlap_fill_a_step_at_most() -> None:
+    """60 and 50 us that overlap by 10 in a step of 90; XProf has 0 us of computation."""
+    space = xplane_pb2.XSpace(hostnames=["tpu-host"])
+    core = PlaneBuilder(space, "/device:TPU:0", 1)
+    steps, line = core.line("Steps", 1), core.line("XLA Ops", 2)
+    core.event(steps, "1", 0, 90 * US, {"step_num": 1})
+    for number, (start, duration) in enumerate([(0, 60), (50, 50)], start=1):
+        about = {"hlo_category": "convolution", "program_id": 1, "symbol_id": number}
+        core.event(line, f"op{number}", start * US, duration * US, metadata=about)
+    tables: Any = run_tool_xprof(
+        "input_pipeline_analyzer", [analyze_host(space.SerializeToString(), "h")]
+    )
+    (row,) = cells(tables[1])
+    at = {column["id"]: index for index, column in enumerate(tables[1]["cols"])}
+    assert row[at["tcComputeTimeMs"]] == pytest.approx(0.09)
+    assert row[at["tcIdleTimeMs"]] == 0.0
+    assert tables[1]["p"]["tc_active_ms_average"] == "0.09"
 
 
 @pytest.mark.case("W15")
