@@ -1,5 +1,6 @@
 """How far another host's clock is from ours, by pings; and how well hosts started together."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -96,10 +97,9 @@ class Alignment:
         hosts: Those whose profile tells its start.
         skew_ns: Between the first start and the last, clocks corrected where they are known.
         error_ns: The skew is right to within this; None when the clock of a host is unknown.
-        common_start_ns: When the last host had started, by the collector's clock.
-        common_ns: How long all of them recorded; None when a profile does not tell its end.
-        outside: Hosts that missed the others: ended before they started, or started after they
-            ended.
+        common_start_ns: When the last of the common window had started, by the collector's clock.
+        common_ns: How long all of these recorded; None when a profile does not tell its end.
+        outside: Hosts that are not in the common window.
     """
 
     hosts: int
@@ -124,9 +124,8 @@ class Alignment:
 def align(windows: Sequence[HostWindow]) -> Alignment | None:
     """The alignment of a capture; None without a host that tells its start.
 
-    A host that ended before the median host started, or started when that had ended (as one does
-    that was captured again later), misses the others: it is outside, and the common window is that
-    of the rest.
+    The common window is that of the most hosts that record at one moment. The others miss them,
+    and are outside: those that ended before, or that were captured again later.
     """
     if not windows:
         return None
@@ -138,21 +137,15 @@ def align(windows: Sequence[HostWindow]) -> Alignment | None:
         )
         for window in windows
     ]
-    by_start = sorted(corrected, key=lambda found: found[1])
-    starts = [start for _, start, _ in by_start]
-    _, middle_start, middle_stop = by_start[len(by_start) // 2]
-    outside = {
-        host
+    starts = sorted(start for _, start, _ in corrected)
+    common_start = _busiest(starts, sorted(_stops(corrected)))
+    inside = [
+        (host, stop)
         for host, start, stop in corrected
-        if (stop is not None and stop <= middle_start)
-        or (middle_stop is not None and start >= middle_stop)
-    }
-    inside = [found for found in corrected if found[0] not in outside]
-    common_start = max(start for _, start, _ in inside)
-    stops = [stop for _, _, stop in inside if stop is not None]
-    common_ns = max(0, min(stops) - common_start) if len(stops) == len(inside) else None
-    if common_ns == 0:
-        outside |= {host for host, _, stop in inside if stop is not None and stop <= common_start}
+        if start <= common_start and (stop is None or max(stop, start + 1) > common_start)
+    ]
+    names = {host for host, _ in inside}
+    stops = [stop for _, stop in inside if stop is not None]
     offsets = [window.offset for window in windows]
     known = [offset.error_ns for offset in offsets if offset is not None]
     return Alignment(
@@ -161,9 +154,19 @@ def align(windows: Sequence[HostWindow]) -> Alignment | None:
         # Two clocks are compared, each with its own error.
         error_ns=2 * max(known) if known and len(known) == len(offsets) else None,
         common_start_ns=common_start,
-        common_ns=common_ns,
-        outside=tuple(found[0] for found in corrected if found[0] in outside),
+        common_ns=max(0, min(stops) - common_start) if len(stops) == len(inside) else None,
+        outside=tuple(host for host, _, _ in corrected if host not in names),
     )
+
+
+def _stops(windows: Iterable[tuple[str, int, int | None]]) -> list[int]:
+    return [max(stop, start + 1) for _, start, stop in windows if stop is not None]
+
+
+def _busiest(starts: Sequence[int], stops: Sequence[int]) -> int:
+    """The start at which most windows are open, the first of several; both are in order."""
+    open_at = {start: n - bisect_right(stops, start) for n, start in enumerate(starts, start=1)}
+    return max(open_at, key=open_at.__getitem__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,21 @@ def test_a_host_that_was_captured_again_later_is_outside_and_not_the_others() ->
     assert found.skew_ns == 30_000 * MS
 
 
+def test_the_most_hosts_that_record_at_one_moment_are_the_capture() -> None:
+    # Two together, two that were busy and came one after the other.
+    found = align(
+        [
+            window("late", 2600, 3100),
+            window("a", 1000, 1500),
+            window("later", 3200, 3700),
+            window("b", 1100, 1600),
+        ]
+    )
+    assert found is not None
+    assert found.outside == ("late", "later")
+    assert (found.common_start_ns, found.common_ns) == (1100 * MS, 400 * MS)
+
+
 def test_a_profile_that_does_not_tell_its_end_leaves_the_common_window_open() -> None:
     found = align([window("a", 1000, None), window("b", 1003, 3003)])
     assert found is not None
