@@ -17,8 +17,9 @@ from podscope_analyzers.xspace import open_xspace
 
 if TYPE_CHECKING:
     from podscope_analyzers.op_metrics.database import OpDatabase
-    from podscope_analyzers.result import Scope, ToolResult
+    from podscope_analyzers.result import Loss, Scope, ToolResult
     from podscope_analyzers.step_times import StepTimes
+    from podscope_analyzers.steps.alignment import Alignment
     from podscope_analyzers.steps.database import Int64s, StepDatabase
 
 
@@ -96,11 +97,17 @@ def combine(
             these.
     """
     ordered = sorted(partials, key=lambda partial: partial.host)
-    numbers = cache(lambda: _complete_steps(ordered)) if with_step_times else None
+    compared = cache(lambda: _compared_steps(ordered))
+    numbers = (
+        cache(lambda: _complete_steps(ordered, is_whole=compared() is None))
+        if with_step_times
+        else None
+    )
     joint = Joint(
         ops={name: _databases_of(ordered, name, numbers) for name in ADD_CORES},
         step_numbers=numbers,
         steps=lambda keep_incomplete: _combined_steps(ordered, keep_incomplete=keep_incomplete),
+        compared=compared,
         has_incomplete=lambda: any(p.steps.incomplete_steps().any() for p in ordered),
     )
     return combined_stats(ordered, joint, keep_incomplete_steps=keep_incomplete_steps)
@@ -121,6 +128,7 @@ class Joint:
     Attributes:
         ops: Databases of operations of all hosts, by ``ADD_CORES``' names.
         steps: The common steps, with those that the capture cut or without.
+        compared: The steps to compare hosts by, where some of them lack steps; None elsewhere.
         has_incomplete: Whether it cut any.
         step_numbers: Of every host the ids of the complete steps that all have, in order; None
             where times by step are not wanted.
@@ -128,6 +136,7 @@ class Joint:
 
     ops: Mapping[str, "Callable[[], OpDatabase]"]
     steps: "Callable[[bool], StepDatabase]"
+    compared: "Callable[[], tuple[StepDatabase, Alignment] | None]"
     has_incomplete: Callable[[], bool]
     step_numbers: "Callable[[], list[Int64s]] | None"
 
@@ -152,12 +161,16 @@ def combined_stats(
             "hosts": lambda: tuple(_host_row(i, partial) for i, partial in enumerate(ordered)),
             **joint.ops,
             "steps": lambda: (
-                stats().all_steps
+                joint.steps(keep_incomplete_steps)
+                if joint.compared() is not None
+                else stats().all_steps
                 # Steps of TPUs, and few steps, are all kept: the same once more.
                 if keep_incomplete_steps or not joint.has_incomplete()
                 else joint.steps(False)
             ),
-            "all_steps": lambda: joint.steps(True),
+            "all_steps": lambda: (
+                joint.steps(True) if (found := joint.compared()) is None else found[0]
+            ),
             "cores": lambda: _cores(ordered),
             "kernels": lambda: _kernels(ordered, joint.step_numbers),
             "reference_kernels": lambda: _reference_kernels(ordered),
@@ -170,7 +183,10 @@ def combined_stats(
                 errors=_messages([(p.host, p.errors) for p in ordered]),
                 warnings=_messages([(p.host, p.warnings) for p in ordered]),
             ),
-            "losses": lambda: tuple(loss for partial in ordered for loss in partial.losses),
+            "losses": lambda: (
+                *(loss for partial in ordered for loss in partial.losses),
+                *_lacking_steps(ordered, joint.compared()),
+            ),
             "programs": lambda: _programs(ordered),
             "allocations": lambda: _allocations(ordered),
             "counters": lambda: _counters(ordered),
@@ -219,10 +235,15 @@ def _numbered(
     return [times.numbered(steps) for times, steps in zip(hosts, numbers(), strict=True)]
 
 
-def _complete_steps(ordered: Sequence[HostPartial]) -> "list[Int64s]":
-    """Of every host the ids of the complete steps that all have, in order."""
+def _complete_steps(ordered: Sequence[HostPartial], *, is_whole: bool) -> "list[Int64s]":
+    """Of every host the ids of the complete steps that all have, in order.
+
+    None where a host lacks steps: times by step are sums over all hosts.
+    """
     from podscope_analyzers.steps.intersection import intersect_steps
 
+    if not is_whole:
+        return [partial.steps.step_numbers[:0] for partial in ordered]
     databases = [partial.steps.without_incomplete_steps() for partial in ordered]
     common = intersect_steps(databases)
     return [
@@ -373,6 +394,32 @@ def _combined_steps(ordered: Sequence[HostPartial], *, keep_incomplete: bool) ->
 
     databases = [partial.steps for partial in ordered]
     return combine_step_databases(databases, keep_incomplete=keep_incomplete)
+
+
+def _compared_steps(ordered: Sequence[HostPartial]) -> "tuple[StepDatabase, Alignment] | None":
+    from podscope_analyzers.steps import PodSteps
+
+    if len(ordered) < 2:
+        return None
+    steps = PodSteps.of([partial.steps for partial in ordered])
+    return steps.compared(np.arange(len(ordered)))
+
+
+def _lacking_steps(
+    ordered: Sequence[HostPartial], compared: "tuple[StepDatabase, Alignment] | None"
+) -> list["Loss"]:
+    """Steps that hosts did not record and the others did."""
+    from podscope_analyzers.losses import STEPS_NOT_TRACED
+    from podscope_analyzers.result import Loss
+
+    if compared is None:
+        return []
+    lacking = compared[1].lacking.tolist()
+    return [
+        Loss(partial.host, "", STEPS_NOT_TRACED, count)
+        for partial, count in zip(ordered, lacking, strict=True)
+        if count
+    ]
 
 
 def _host_row(index: int, partial: HostPartial) -> HostRow:

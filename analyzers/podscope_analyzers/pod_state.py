@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from podscope_analyzers.capture_stats import CaptureStats
     from podscope_analyzers.op_metrics.database import OpDatabase
     from podscope_analyzers.steps import StepIntersection
+    from podscope_analyzers.steps.alignment import Alignment
     from podscope_analyzers.steps.database import Int64s
 
 POD_STATE_VERSION: Final = 1
@@ -142,6 +143,7 @@ class PodState:
         joint = Joint(
             ops={name: partial(self._database, name, with_step_times) for name in ADD_CORES},
             steps=self._common_steps,
+            compared=lambda: self._compared,
             has_incomplete=lambda: bool(self._steps.cut_steps().any()),
             step_numbers=self._step_numbers if with_step_times else None,
         )
@@ -162,7 +164,7 @@ class PodState:
 
     def _database(self, name: str, with_step_times: bool) -> "OpDatabase":
         ops = self._segments[-1].ops(name).database()
-        if not with_step_times:
+        if not with_step_times or self._compared is not None:
             return ops
         by_host = PodStepTimes.concatenate([one.step_times(name) for one in self._segments])
         found = self._complete_steps
@@ -175,7 +177,13 @@ class PodState:
     def _complete_steps(self) -> "StepIntersection":
         return self._steps.intersection(self._order, keep_incomplete=False)
 
+    @cached_property
+    def _compared(self) -> "tuple[StepDatabase, Alignment] | None":
+        return self._steps.compared(self._order) if len(self._order) > 1 else None
+
     def _step_numbers(self) -> "list[Int64s]":
+        if self._compared is not None:
+            return [np.zeros(0, np.int64)] * len(self._order)
         return self._steps.step_numbers(self._order, self._complete_steps)
 
     @cached_property

@@ -1,9 +1,13 @@
 """Why a result, or a part of it, is absent: a closed list, each with the advice that helps."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from podscope_analyzers.result import Reason
 from podscope_analyzers.steps import StepDatabase
+
+_MOST_NAMES: Final = 5
 
 NO_STEPS: Final = Reason(
     "no_steps",
@@ -15,6 +19,12 @@ NO_COMMON_STEPS: Final = Reason(
     "no_common_steps",
     "The hosts have no step in common.",
     "Capture all hosts at once, for longer than a step and the hosts' clocks differ.",
+)
+HOSTS_NOT_COMPARED: Final = Reason(
+    "hosts_not_compared",
+    "Some hosts are not compared with the others: they recorded hardly any of the steps.",
+    "See what those hosts recorded: their profiler may have started late, dropped events or not "
+    "traced the devices. One of them may be what the others wait for.",
 )
 NO_DEVICE_PLANE: Final = Reason(
     "no_device_plane",
@@ -88,6 +98,24 @@ NO_ALLOCATIONS: Final = Reason(
     "Raise host_tracer_level to 2 and capture while the job allocates. JAX on CPUs records none; "
     "PyTorch only captures that begin in the training thread (podscope.profiler.start).",
 )
+
+
+def hosts_not_compared(names: Sequence[str], hosts: int, least: int, steps: int) -> Reason:
+    """The reason why some hosts are in no comparison.
+
+    Args:
+        names: Of these.
+        hosts: How many hosts there are.
+        least: Steps that a host must have.
+        steps: How many steps there are.
+    """
+    shown = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
+    are = "is" if len(names) == 1 else "are"
+    return replace(
+        HOSTS_NOT_COMPARED,
+        message=f"{len(names)} of {hosts} hosts {are} not compared with the others, with fewer "
+        f"than {least} of the {steps} steps recorded: {shown}.",
+    )
 
 
 def reasons_for_steps(steps: StepDatabase) -> tuple[Reason, ...]:

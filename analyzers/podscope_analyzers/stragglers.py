@@ -35,10 +35,13 @@ MIN_DEVIATIONS = 3.0
 # Chance that any host of an even pod is named.
 FALSE_ALARMS = 0.01
 MIN_STEPS = 3
+# Hosts that spend less of their steps in collectives need not wait for a late one.
+MIN_WAITING_RATIO = 0.01
 # With fewer others their spread is a matter of chance.
 MIN_OTHERS_FOR_SPREAD = 3
 MIN_CORES = 3
 
+_FEW_STEPS = 3
 _MAD_TO_SIGMA = 1.4826
 _MEDIAN_ERROR = 1.2533
 # Share of the samples that a median absolute deviation makes use of, beside a standard deviation.
@@ -100,7 +103,8 @@ class Straggler:
     Attributes:
         lateness_ps: Median over steps of its own work less the other hosts' median.
         lateness_ratio: That as a share of the median step.
-        persistence_ratio: Share of the steps in which it is late.
+        persistence_ratio: Share of its steps in which it is late.
+        step_count: Steps in which it can be compared with another host.
         slowest_steps: In how many steps its own work was the longest.
         cause: The part of its work that is longer than the others'.
         evidence: Sentences with the numbers that say so, the strongest first.
@@ -111,6 +115,7 @@ class Straggler:
     lateness_ps: float
     lateness_ratio: float
     persistence_ratio: float
+    step_count: int
     slowest_steps: int
     cause: Cause
     evidence: tuple[str, ...]
@@ -140,6 +145,9 @@ class StragglerReport:
         waiting_ratio: Share of all hosts' step time that was spent waiting in collectives; None
             without steps.
         slow_cores: Cores that are late among those of their host, the worst first.
+        slowest_lateness_ps: Median over the steps of the slowest host's lateness, whichever host
+            that is; None where no two hosts share a step.
+        slowest_lateness_ratio: That as a share of the median step.
     """
 
     verdict: Verdict
@@ -147,6 +155,8 @@ class StragglerReport:
     stragglers: tuple[Straggler, ...]
     waiting_ratio: float | None
     slow_cores: tuple[SlowCore, ...] = ()
+    slowest_lateness_ps: float | None = None
+    slowest_lateness_ratio: float | None = None
 
 
 def find_stragglers(hosts: Sequence[HostWork]) -> StragglerReport:
@@ -182,16 +192,26 @@ def find_stragglers(hosts: Sequence[HostWork]) -> StragglerReport:
     ]
     found.sort(key=lambda s: (-s.lateness_ps, s.host))
     verdict: Verdict = "straggler" if found else "even"
-    return StragglerReport(verdict, steps, tuple(found), waiting_ratio, slow_cores)
+    slowest = float(np.median([step.lateness_ps for step in steps if step is not None]))
+    return StragglerReport(
+        verdict,
+        steps,
+        tuple(found),
+        waiting_ratio,
+        slow_cores,
+        slowest_lateness_ps=slowest,
+        slowest_lateness_ratio=slowest / typical_step if typical_step > 0 else None,
+    )
 
 
 @dataclass(frozen=True)
 class _Judged:
-    """Of every unit: whether it is late, by how much, in how many of the steps; all (n,)."""
+    """Of every unit: whether it is late, by how much, in how many of its steps; all (n,)."""
 
     is_late: npt.NDArray[np.bool_]
     typical_ps: Float64s
     persistence: Float64s
+    steps: Int64s
 
 
 def _judge(late: Float64s, typical_step: float) -> _Judged:
@@ -206,7 +226,7 @@ def _judge(late: Float64s, typical_step: float) -> _Judged:
     nobody = np.zeros(len(late), np.bool_)
     typical, persistence = np.full(len(late), np.nan), np.zeros(len(late))
     if not enough.any() or typical_step <= 0:
-        return _Judged(nobody, typical, persistence)
+        return _Judged(nobody, typical, persistence, counts)
     # Rows of units with too few steps would be empty.
     kept = late[enough]
     count = counts[enough]
@@ -214,6 +234,9 @@ def _judge(late: Float64s, typical_step: float) -> _Judged:
     deviation = np.abs(kept - middle[:, None])
     # A few samples lie nearer to their own median than to the true one.
     own_scatter = _MAD_TO_SIGMA * np.nanmedian(deviation, axis=1)
+    # Of three, two are often close by chance; where an outlier would be one of few, it counts.
+    few = count <= _FEW_STEPS
+    own_scatter[few] = np.fmax(own_scatter[few], np.nanstd(kept[few], axis=1, ddof=1))
     correction = np.sqrt(count / (count - 1))
     scatter = _MAD_TO_SIGMA * float(np.nanmedian(deviation * correction[:, None]))
     error = _MEDIAN_ERROR * np.maximum(own_scatter, scatter) / np.sqrt(count)
@@ -221,7 +244,9 @@ def _judge(late: Float64s, typical_step: float) -> _Judged:
     share = np.nanmean(
         np.where(np.isnan(kept), np.nan, kept > MIN_LATENESS_RATIO * typical_step), 1
     )
-    freedom = _MAD_EFFICIENCY * float((count - 1).sum())
+    # The lateness of one of two is what the other is early: they are one series, seen twice.
+    independent = (len(kept) - 1) / len(kept)
+    freedom = _MAD_EFFICIENCY * independent * float((count - 1).sum())
     is_late = nobody.copy()
     is_late[enough] = (
         (middle >= MIN_LATENESS_RATIO * typical_step)
@@ -229,7 +254,7 @@ def _judge(late: Float64s, typical_step: float) -> _Judged:
         & (share >= MIN_PERSISTENCE_RATIO)
     )
     typical[enough], persistence[enough] = middle, share
-    return _Judged(is_late, typical, persistence)
+    return _Judged(is_late, typical, persistence, counts)
 
 
 def deviations(units: int, freedom: float) -> float:
@@ -241,7 +266,7 @@ def deviations(units: int, freedom: float) -> float:
     """
     normal = NormalDist().inv_cdf(1 - FALSE_ALARMS / max(units, 1))
     # Student's t by the first term of its expansion about the normal.
-    return max(MIN_DEVIATIONS, normal * (1 + (normal**2 + 1) / (4 * max(freedom, 1.0))))
+    return max(MIN_DEVIATIONS, normal * (1 + (normal**2 + 1) / (4 * max(freedom, 0.5))))
 
 
 def _spread_of_others(typical: Float64s) -> Float64s:
@@ -285,6 +310,7 @@ def _straggler(
         lateness_ps=typical,
         lateness_ratio=typical / typical_step,
         persistence_ratio=float(judged.persistence[index]),
+        step_count=int(judged.steps[index]),
         slowest_steps=sum(step is not None and step.host == name for step in steps),
         cause=cause,
         evidence=evidence,

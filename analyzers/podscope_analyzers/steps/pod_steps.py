@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from podscope_analyzers.steps.alignment import Alignment, align_lacking
 from podscope_analyzers.steps.database import (
     CORES_PER_HOST,
     MOST_KEPT_WHOLE,
@@ -210,22 +211,50 @@ class PodSteps:
             max_steps: Keep at most so many common steps; None keeps all.
         """
         found = self.intersection(order, keep_incomplete=keep_incomplete, max_steps=max_steps)
+        workers = np.flatnonzero(found.first_step >= 0)
+        first = found.first_step[workers]
+        common = self._starts["steps"][order][workers] + first
+        place = np.full(len(self.columns["step_numbers"]), -1, np.int64)
+        counts = np.full(len(workers), found.step_count)
+        place[_ranges(common, counts)] = np.tile(np.arange(found.step_count), len(workers))
+        return self._chosen(order, workers, place, found.step_count, first).database(
+            self, steps_dropped=found.steps_dropped, is_intersection_empty=found.is_empty
+        )
+
+    def compared(self, order: Int64s) -> tuple[StepDatabase, Alignment] | None:
+        """As ``common``, where a host that recorded few of the steps takes none from the others.
+
+        Hosts that lack a step have no row of it. None where no host lacks steps: then the common
+        steps are all there are.
+
+        Args:
+            order: Which host is at which place, shape (h,), two or more.
+        """
+        counts = self.hosts["steps"][order]
+        spans = self._spans(self._starts["steps"][order], counts)
+        found = align_lacking(*spans, counts, self.hosts["has_device"][order] != 0)
+        if found is None:
+            return None
+        place = np.full(len(self.columns["step_numbers"]), -1, np.int64)
+        place[_ranges(self._starts["steps"][order], counts)] = found.place
+        workers = np.flatnonzero(found.takes_part)
+        return self._chosen(order, workers, place, found.step_count, None).database(self), found
+
+    def _chosen(
+        self, order: Int64s, workers: Int64s, place: Int64s, count: int, first: Int64s | None
+    ) -> "_Chosen":
         hosts = {name: values[order] for name, values in self.hosts.items()}
         starts = {name: values[order] for name, values in self._starts.items()}
-        workers = np.flatnonzero(found.first_step >= 0)
         return _Chosen(
             self.columns,
             {name: values[workers] for name, values in hosts.items()},
             {name: values[workers] for name, values in starts.items()},
             workers,
-            found.first_step[workers],
-            found.step_count,
-        ).database(
-            self,
-            precision_16bit_ps=int(hosts["precision_16bit_ps"].sum()),
-            precision_32bit_ps=int(hosts["precision_32bit_ps"].sum()),
-            steps_dropped=found.steps_dropped,
-            is_intersection_empty=found.is_empty,
+            place,
+            count,
+            first,
+            int(hosts["precision_16bit_ps"].sum()),
+            int(hosts["precision_32bit_ps"].sum()),
         )
 
     def intersection(
@@ -291,30 +320,38 @@ class _Chosen:
     Attributes:
         hosts: Of the hosts that take part, in their order.
         starts: Where these begin in the columns.
-        place: Their places among all hosts.
-        first: Their first common steps.
+        host_place: Their places among all hosts.
+        step_place: Which common step every step of the columns is; -1 for none.
         count: Common steps.
+        first: Of every host its first common step, the others follow; None where some are absent.
+        precision_16bit_ps: Of all hosts, whether they take part or not.
+        precision_32bit_ps: Likewise.
     """
 
     columns: Mapping[str, NDArray[Any]]
     hosts: Mapping[str, Int64s]
     starts: Mapping[str, Int64s]
-    place: Int64s
-    first: Int64s
+    host_place: Int64s
+    step_place: Int64s
     count: int
+    first: Int64s | None
+    precision_16bit_ps: int
+    precision_32bit_ps: int
 
     def _rows(self, kind: str, step_column: str) -> tuple[Int64s, Int64s, Int64s]:
         """Rows of the common steps: where they are, their host (of those here), their step."""
         counts = self.hosts[kind]
         rows = _ranges(self.starts[kind], counts)
         host = np.repeat(np.arange(len(counts)), counts)
-        step = self.columns[step_column][rows] - self.first[host]
-        kept = np.flatnonzero((step >= 0) & (step < self.count))
+        step = self.step_place[self.starts["steps"][host] + self.columns[step_column][rows]]
+        kept = np.flatnonzero(step >= 0)
         return rows[kept], host[kept], step[kept]
 
-    def database(self, pod: PodSteps, **scalars: Any) -> StepDatabase:
+    def database(
+        self, pod: PodSteps, *, steps_dropped: int = 0, is_intersection_empty: bool = False
+    ) -> StepDatabase:
         rows, host, step = self._rows("rows", "row_step")
-        core_id = self.columns["core_id"][rows] + CORES_PER_HOST * self.place[host]
+        core_id = self.columns["core_id"][rows] + CORES_PER_HOST * self.host_place[host]
         order = np.lexsort((core_id, step))
         rows, host, step, core_id = rows[order], host[order], step[order], core_id[order]
         names, name_code = self._names(pod, rows, host)
@@ -325,7 +362,7 @@ class _Chosen:
             step_numbers=np.arange(self.count),
             row_step=step,
             core_id=core_id,
-            host_index=self.place[host],
+            host_index=self.host_place[host],
             begin_ps=self.columns["begin_ps"][rows],
             duration_ps=self.columns["duration_ps"][rows],
             name_code=name_code,
@@ -337,7 +374,10 @@ class _Chosen:
             # The reference leaves the copies of several hosts out.
             transfers=Transfers.zeros(self.count),
             work=self._work(),
-            **scalars,
+            precision_16bit_ps=self.precision_16bit_ps,
+            precision_32bit_ps=self.precision_32bit_ps,
+            steps_dropped=steps_dropped,
+            is_intersection_empty=is_intersection_empty,
         )
 
     def _kinds(self, name: str) -> list[int]:
@@ -389,12 +429,12 @@ class _Chosen:
         rows, host, step = self._rows("collectives", "collectives.step")
         columns = {n: self.columns[f"collectives.{n}"][rows] for n in _OF_COLLECTIVES}
         columns["step"] = step
-        columns["core_id"] = columns["core_id"] + CORES_PER_HOST * self.place[host]
+        columns["core_id"] = columns["core_id"] + CORES_PER_HOST * self.host_place[host]
         return Collectives(**columns)
 
     def _work(self) -> StepWork | None:
         known = np.flatnonzero(self.hosts["has_work"])
-        if not len(known):
+        if self.first is None or not len(known):
             return None
         found = StepWork.zeros(self.count)
         # One host after the other: sums of floats in the order of the hosts.

@@ -23,18 +23,23 @@ from podscope_analyzers.pod_tables import (
     step_window,
     steps_table,
 )
-from podscope_analyzers.reasons import reasons_for_steps
-from podscope_analyzers.result import Cell, Column, Scope, Table, ToolResult
+from podscope_analyzers.reasons import hosts_not_compared, reasons_for_steps
+from podscope_analyzers.result import Cell, Column, Reason, Scope, Table, ToolResult
 from podscope_analyzers.step_categories import (
     CATEGORY_NAMES,
     Int64s,
     reference_categories_ps,
 )
-from podscope_analyzers.stragglers import HostWork, StragglerReport, find_stragglers
+from podscope_analyzers.stragglers import (
+    MIN_STEPS,
+    HostWork,
+    StragglerReport,
+    find_stragglers,
+)
 
 __all__ = ["PARAMETERS", "VERSION", "analyze", "xprof_json"]
 
-VERSION: Final = 6
+VERSION: Final = 7
 
 MAX_REFERENCE_RECORDS: Final = 200_000
 """Records of steps and cores in the reference's form; at least one step is whole."""
@@ -64,7 +69,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         "channels": channels_table(stats),
         "cores": cores_table(stats),
     }
-    reasons = reasons_for_steps(stats.all_steps)
+    reasons = (*reasons_for_steps(stats.all_steps), *_not_compared(stats, works, report))
     return ToolResult(
         tool="pod_viewer",
         version=VERSION,
@@ -104,6 +109,19 @@ def _warnings(stats: CaptureStats) -> list[str]:
     return found
 
 
+def _not_compared(
+    stats: CaptureStats, works: Sequence[HostWork], report: StragglerReport
+) -> tuple[Reason, ...]:
+    """Hosts of which the verdict says nothing, because they recorded too few of the steps."""
+    if report.verdict not in ("straggler", "even"):
+        return ()
+    judged = {work.host for work in works if int((work.total_ps >= 0).sum()) >= MIN_STEPS}
+    names = [host.host for host in stats.hosts if host.host not in judged]
+    if not names:
+        return ()
+    return (hosts_not_compared(names, len(stats.hosts), MIN_STEPS, len(stats.all_steps)),)
+
+
 def straggler_json(report: StragglerReport) -> dict[str, Any]:
     """The verdict about late hosts, JSON-ready."""
     named = [
@@ -112,6 +130,7 @@ def straggler_json(report: StragglerReport) -> dict[str, Any]:
             "lateness_us": late.lateness_ps / 1e6,
             "lateness_ratio": late.lateness_ratio,
             "persistence_ratio": late.persistence_ratio,
+            "step_count": late.step_count,
             "slowest_steps": late.slowest_steps,
             "cause": late.cause,
             "evidence": list(late.evidence),
@@ -123,6 +142,10 @@ def straggler_json(report: StragglerReport) -> dict[str, Any]:
         "verdict": report.verdict,
         "host": named[0]["host"] if named else None,
         "waiting_ratio": report.waiting_ratio,
+        "slowest_lateness_us": (
+            None if report.slowest_lateness_ps is None else report.slowest_lateness_ps / 1e6
+        ),
+        "slowest_lateness_ratio": report.slowest_lateness_ratio,
         "stragglers": named,
         "slow_cores": [
             {

@@ -8,11 +8,11 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from podscope_analyzers.result import ToolResult
+from podscope_analyzers.stragglers import MIN_WAITING_RATIO
 from podscope_collector.cli.analyze_overview import print_advice
 
 _MOST: Final = 10
 _NOBODY: Final = {
-    "even": "No host holds the others back: they differ by no more than they vary.",
     "too_few_steps": "Too few steps are common to the hosts to say who is late.",
     "one_host": "One host alone: it is late only against others.",
 }
@@ -32,8 +32,12 @@ def print_pod(console: Console, result: ToolResult) -> None:
     verdict = result.result["straggler"]
     if verdict["verdict"] in _NOBODY:
         console.print(Text(_NOBODY[verdict["verdict"]]))
+    if verdict["verdict"] == "even":
+        console.print(Text(_even(result)))
+    waits = (verdict["waiting_ratio"] or 0.0) >= MIN_WAITING_RATIO
+    said = "holds the others back" if waits else "is slower than the others"
     for late in verdict["stragglers"]:
-        console.print(Text(_late(f"{late['host']} holds the others back", late)))
+        console.print(Text(_late(f"{late['host']} {said}", late)))
         for evidence in late["evidence"]:
             console.print(Text(f"  {evidence[:1].upper()}{evidence[1:]}."))
     for slow in verdict["slow_cores"]:
@@ -62,8 +66,26 @@ def _late(who: str, late: Mapping[str, Any]) -> str:
     cause = f"; what takes longer is {late['cause']}" if "cause" in late else ""
     return (
         f"{who}: {late['lateness_us'] / 1e3:.2f} ms late in a typical step "
-        f"({late['lateness_ratio']:.1%} of it), late in {late['persistence_ratio']:.0%} of the "
+        f"({late['lateness_ratio']:.1%} of it), late in {late['persistence_ratio']:.0%} of its "
         f"steps{cause}."
+    )
+
+
+def _even(result: ToolResult) -> str:
+    """Nobody is late by more than chance; the slowest of a step still costs its lateness."""
+    verdict = result.result["straggler"]
+    table = result.tables["hosts"]
+    ids = [column.id for column in table.columns]
+    host, steps = ids.index("host"), ids.index("slowest_steps")
+    counts = [(int(row[steps] or 0), str(row[host])) for row in table.rows]
+    most, name = max(counts)
+    late = (
+        f"{verdict['slowest_lateness_us'] / 1e3:.2f} ms "
+        f"({verdict['slowest_lateness_ratio'] or 0.0:.1%} of it)"
+    )
+    return (
+        f"No host stands out. The slowest of a typical step is {late} later than the others; most "
+        f"often that is {name}, in {most} of {sum(count for count, _ in counts)} steps."
     )
 
 

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { Table, ToolResult } from "../src/api/types";
 import { categoryOf } from "../src/tools/categories";
 import { categoryShares, overviewSteps } from "../src/tools/overview";
-import { hostUnits, lateHosts, overMedian, podSteps } from "../src/tools/pod";
+import { hostUnits, lateHosts, lateSteps, overMedian, podSteps, slowestOfStep } from "../src/tools/pod";
 import { deviation, median, readSteps } from "../src/tools/steps";
 
 const column = (id: string, type: "string" | "number" | "integer" = "number", unit = "") => ({ id, label: id, type, unit });
@@ -117,6 +117,18 @@ describe("the pod", () => {
     expect(lateHosts(resultOf({ straggler: { verdict: "even", host: null, stragglers: [] } }))).toEqual([]);
     expect(lateHosts(resultOf({ straggler: { host: "w-1", lateness_us: 5 } }))).toMatchObject([{ host: "w-1", latenessMs: 0.005 }]);
     expect(lateHosts(resultOf({}))).toEqual([]);
+  });
+
+  test("a host that lacks steps is late in those that it has", () => {
+    const [late] = lateHosts(resultOf({ straggler: { stragglers: [{ host: "w-0", lateness_us: 290, persistence_ratio: 1, step_count: 6 }] } }));
+    expect(late && lateSteps(late, 12)).toBe("6 of 6");
+    const [old] = lateHosts(resultOf({ straggler: { stragglers: [{ host: "w-0", lateness_us: 290, persistence_ratio: 0.5 }] } }));
+    expect(old && lateSteps(old, 12)).toBe("6 of 12");
+  });
+
+  test("where nobody stands out a step still waits for its slowest", () => {
+    expect(slowestOfStep(resultOf({ straggler: { verdict: "even", stragglers: [], slowest_lateness_us: 4000, slowest_lateness_ratio: 0.2 } }))).toEqual({ latenessMs: 4, latenessRatio: 0.2 });
+    expect(slowestOfStep(resultOf({ straggler: { verdict: "even", stragglers: [] } }))).toBeNull();
   });
 });
 

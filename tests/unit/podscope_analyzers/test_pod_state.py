@@ -21,6 +21,7 @@ from podscope_analyzers.pod_state import PodState
 from podscope_analyzers.registry import TOOLS
 from podscope_analyzers.result import MissingHost, Scope
 from podscope_analyzers.summary import summarize_hosts
+from podscope_protos.v1 import xplane_pb2
 
 PODS = {
     "cpu": Pod("cpu", hosts=4, steps=7, slow_host=2, input_bound=0.3),
@@ -50,7 +51,26 @@ def hosts() -> Hosts:
     }
     # A capture of unlike hosts.
     found["mixed"] = [one for partials in found.values() for one in partials[:2]]
+    # One of whose hosts began to record late.
+    late = late_host(PODS["tpu-v5e"], 3)
+    found["late"] = [*found["tpu-v5e"][:3], HostPartial.from_bytes(late.to_bytes())]
     return found
+
+
+def late_host(pod: Pod, host: int) -> HostPartial:
+    """A host whose devices recorded nothing but the last of four steps."""
+    space = xplane_pb2.XSpace.FromString(build_xspace(pod, host))
+    for plane in space.planes:
+        if plane.name.startswith("/device:"):
+            for line in plane.lines:
+                kept = [event for event in line.events if event.offset_ps > line_end(line) * 3 // 4]
+                del line.events[:]
+                line.events.extend(kept)
+    return analyze_host(space.SerializeToString(), f"{pod.device}-{host}")
+
+
+def line_end(line: xplane_pb2.XLine) -> int:
+    return max((event.offset_ps + event.duration_ps for event in line.events), default=0)
 
 
 def documents(stats: Mapping[bool, Any], names: Sequence[str]) -> dict[str, str]:
@@ -79,7 +99,7 @@ def with_digests(partials: Sequence[HostPartial]) -> list[tuple[HostPartial, str
     return [(one, f"digest of {one.host}") for one in partials]
 
 
-@pytest.mark.parametrize("device", [*PODS, "mixed"])
+@pytest.mark.parametrize("device", [*PODS, "late", "mixed"])
 def test_any_order_and_grouping_gives_the_documents_of_all_hosts_at_once(
     hosts: Hosts, device: str
 ) -> None:

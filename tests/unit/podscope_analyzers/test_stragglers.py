@@ -156,3 +156,35 @@ def test_the_evidence_is_the_median_of_the_others_over_the_steps_that_they_have(
     assert late.evidence[-1] == (
         f"it waits {own:.2f} ms a step in collectives, the other hosts {others:.2f} ms"
     )
+
+
+def test_a_late_host_that_changes_halfway_leaves_nobody_named_and_its_cost_told() -> None:
+    first, second = np.full(STEPS, 5.0), np.full(STEPS, 5.0)
+    first[: STEPS // 2] += 20
+    second[STEPS // 2 :] += 20
+    hosts = [_host(f"h{i}", np.full(STEPS, 5.0)) for i in range(3)]
+    report = find_stragglers([*hosts, _host("h3", first), _host("h4", second)])
+    assert (report.verdict, report.stragglers) == ("even", ())
+    assert report.slowest_lateness_ps == 20 * MS
+    assert report.slowest_lateness_ratio == 0.5
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_few_hosts_and_steps_are_seldom_named_by_chance(count: int) -> None:
+    rng = np.random.default_rng(11)
+    named = 0
+    for _ in range(150):
+        hosts = []
+        for i in range(count):
+            own = 20 * (1 + 0.1 * rng.standard_normal(3))
+            hosts.append(_host(f"h{i}", own, step_ms=32))
+        named += bool(find_stragglers(hosts).stragglers)
+    assert named <= 3
+
+
+def test_a_host_with_fewer_steps_is_late_in_a_share_of_its_own() -> None:
+    hosts = [_host(f"h{i}", np.full(STEPS, 5.0)) for i in range(4)]
+    slow = _host("h3", np.full(STEPS, 25.0))
+    slow.total_ps[: STEPS - 4] = -1
+    (late,) = find_stragglers([*hosts[:3], slow]).stragglers
+    assert (late.host, late.step_count, late.persistence_ratio) == ("h3", 4, 1.0)

@@ -8,7 +8,7 @@ from typing import Final
 
 from podscope_analyzers.advice.rules import capture, devices, hosts, pod, steps
 from podscope_analyzers.advice.rules.rule import Rule
-from podscope_analyzers.stragglers import MIN_LATENESS_RATIO
+from podscope_analyzers.stragglers import MIN_LATENESS_RATIO, MIN_WAITING_RATIO
 
 _INPUT_TOOLS: Final = ("input_pipeline_analyzer", "tf_data_bottleneck_analysis")
 _OP_TOOLS: Final = ("framework_op_stats", "op_profile", "hlo_stats")
@@ -56,7 +56,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "Repair or replace that host, or move its extra work away, before tuning anything: every "
         "step takes as long as the slowest host.",
         ("pod_viewer",),
-        {"waiting_ratio": 0.01},
+        {"waiting_ratio": MIN_WAITING_RATIO},
     ),
     Rule(
         "slow_core",

@@ -1,5 +1,6 @@
 /** Reads the pod viewer's result: every step of every core, folded to hosts, and who is late. */
 import type { ToolResult } from "../api/types";
+import { ofTotal } from "../format/numbers";
 import type { Category } from "./categories";
 import { median, readSteps, type StepRow } from "./steps";
 import { fieldsOf, numberOf, records, textOf } from "./tables";
@@ -100,6 +101,8 @@ export interface LateHost {
   readonly latenessMs: number | null;
   readonly latenessRatio: number | null;
   readonly persistenceRatio: number | null;
+  /** Steps in which it was compared: a host may lack some. */
+  readonly stepCount: number | null;
   readonly cause: string | null;
   readonly evidence: readonly string[];
 }
@@ -120,11 +123,26 @@ export function lateHosts(result: ToolResult): LateHost[] {
         latenessMs: lateness === null ? null : lateness / 1e3,
         latenessRatio: numberOf(fields["lateness_ratio"]),
         persistenceRatio: numberOf(fields["persistence_ratio"]),
+        stepCount: numberOf(fields["step_count"]),
         cause: textOf(fields["cause"]),
         evidence: Array.isArray(evidence) ? evidence.filter((line): line is string => typeof line === "string") : [],
       },
     ];
   });
+}
+
+/** In how many of the steps that it recorded the host is late: "6 of 6". */
+export function lateSteps(late: LateHost, stepCount: number): string | null {
+  const own = late.stepCount ?? stepCount;
+  return late.persistenceRatio === null ? null : ofTotal(Math.round(late.persistenceRatio * own), own);
+}
+
+/** What a step loses to its slowest host where none stands out, and which is most often that. */
+export function slowestOfStep(result: ToolResult): { readonly latenessMs: number; readonly latenessRatio: number } | null {
+  const verdict = fieldsOf(result.result["straggler"]);
+  const lateness = numberOf(verdict["slowest_lateness_us"]);
+  const ratio = numberOf(verdict["slowest_lateness_ratio"]);
+  return lateness === null || ratio === null ? null : { latenessMs: lateness / 1e3, latenessRatio: ratio };
 }
 
 /** Below this share of all step time in collectives nobody is said to wait. */

@@ -2,9 +2,9 @@
 import { downloadUrl } from "../../api/client";
 import type { Capture } from "../../api/types";
 import { Badge, Bar, IconButton } from "../../components/basics";
-import { columnDecimals, duration, fixed, ofTotal, type Quantity, signed } from "../../format/numbers";
+import { columnDecimals, duration, fixed, type Quantity, signed } from "../../format/numbers";
 import { CATEGORIES } from "../../tools/categories";
-import type { LateHost, PodSteps } from "../../tools/pod";
+import { type LateHost, lateSteps, type PodSteps } from "../../tools/pod";
 import { median } from "../../tools/steps";
 import { toolPath } from "../../tools/pages";
 import { href, parameter, setQuery } from "../../url";
@@ -34,6 +34,7 @@ export function HostCard(props: { capture: Capture; pod: PodSteps; step: string;
     );
   }
   const middle = median(units.map((candidate) => candidate.ownMs));
+  const lateIn = late && lateSteps(late, pod.stepCount);
   const over = unit.ownMs - middle;
   const decimals = columnDecimals([unit.totalMs]);
   const cores = (pod.cores.get(step) ?? []).filter((core) => core.host === host);
@@ -43,7 +44,7 @@ export function HostCard(props: { capture: Capture; pod: PodSteps; step: string;
     <aside class="panel card" aria-label={host} data-testid="host-card">
       <header class="panel-head">
         <h2>{host}</h2>
-        {late && <Badge tone="warn" icon={false}>late{late.persistenceRatio !== null ? ` in ${ofTotal(Math.round(late.persistenceRatio * pod.stepCount), pod.stepCount)} steps` : ""}</Badge>}
+        {late && <Badge tone="warn" icon={false}>late{lateIn !== null ? ` in ${lateIn} steps` : ""}</Badge>}
         <span class="spring" />
         {parameter("host") !== null && <IconButton icon="close" label="Close" onClick={() => setQuery({ host: null })} />}
       </header>

@@ -4,16 +4,17 @@ import { useMemo } from "preact/hooks";
 
 import { api } from "../../api/client";
 import { useResource } from "../../api/resource";
+import type { ToolResult } from "../../api/types";
 import { NoData, Panel, SearchField, Segmented, Verdict, type VerdictParts } from "../../components/basics";
 import { CsvButton } from "../../components/csv-button";
 import { Combobox } from "../../components/combobox";
 import { HeatCells, HeatMatrix, HeatScale } from "../../components/heat-map";
 import { Icon } from "../../components/icons";
 import { StackedColumns, StackTable, WithTable } from "../../components/stacked-columns";
-import { byName, change, columnDecimals, count, duration, fixed, ofTotal, percent, plural, shortNames, text } from "../../format/numbers";
+import { byName, change, columnDecimals, count, duration, fixed, percent, plural, shortNames, text } from "../../format/numbers";
 import { useShortcuts } from "../../keys";
 import { CATEGORIES, type Category } from "../../tools/categories";
-import { doWait, type LateHost, lateHosts, overMedian, ownMeans, podSteps, type PodSteps, type Unit } from "../../tools/pod";
+import { doWait, type LateHost, lateHosts, lateSteps, overMedian, ownMeans, podSteps, type PodSteps, slowestOfStep, type Unit } from "../../tools/pod";
 import { mean, median } from "../../tools/steps";
 import { parameter, setQuery, withQuery } from "../../url";
 import type { ToolViewProps } from "../tool/page";
@@ -31,7 +32,8 @@ function podOrder(categories: readonly Category[]): Category[] {
   return CATEGORIES.filter((c) => categories.includes(c) && !last.includes(c.id)).concat(categories.filter((c) => c.id === "collective"), categories.filter((c) => c.id === "idle"));
 }
 
-function verdictOf(late: readonly LateHost[], pod: PodSteps, waits: boolean): VerdictParts {
+function verdictOf(late: readonly LateHost[], pod: PodSteps, result: ToolResult): VerdictParts {
+  const waits = doWait(result);
   const steps = plural(pod.stepCount, "step");
   const worst = late[0];
   const hosts = pod.hosts.length;
@@ -39,10 +41,11 @@ function verdictOf(late: readonly LateHost[], pod: PodSteps, waits: boolean): Ve
     if (hosts < 2) return { tone: "info", clause: "One host.", sentence: `Its ${steps} are below; a late host shows only against others.` };
     const means = [...ownMeans(pod).values()];
     const spread = Math.max(...means) / Math.max(median(means), 1e-12) - 1;
+    const slowest = slowestOfStep(result);
     return {
       tone: "ok",
-      clause: "No host holds the others back.",
-      sentence: `Own work differs by at most ${percent(Math.max(spread, 0))} from the median over ${steps}.`,
+      clause: "No host stands out.",
+      sentence: `Mean own work is at most ${percent(Math.max(spread, 0))} above the median over ${steps}.${slowest ? ` The slowest host of a typical step, whichever it is, is ${text(duration(slowest.latenessMs, 3))} later than the others (${percent(slowest.latenessRatio)} of the step).` : ""}`,
       ruledOut: "Own work is step time less time in collectives: step times are equal because collectives synchronise hosts.",
     };
   }
@@ -50,7 +53,8 @@ function verdictOf(late: readonly LateHost[], pod: PodSteps, waits: boolean): Ve
   const middle = mean(pod.steps.map((step) => median(pod.units.get(step)?.map((unit) => unit.ownMs) ?? [])));
   const later = worst.latenessMs ?? own - middle;
   const link = <a href={withQuery({ host: worst.host })}>{worst.host}</a>;
-  const persistence = worst.persistenceRatio === null ? "" : ` It is late in ${ofTotal(Math.round(worst.persistenceRatio * pod.stepCount), pod.stepCount)} steps.`;
+  const lateIn = lateSteps(worst, pod.stepCount);
+  const persistence = lateIn === null ? "" : ` It is late in ${lateIn} steps.`;
   const [one, several] = waits ? ["holds the others back", "hold the others back"] : ["is slower than the others", "are slower than the others"];
   const clause = late.length > 1 ? `${late.length} of ${count(hosts)} hosts ${several}.` : `${worst.host} ${one}.`;
   return {
@@ -94,11 +98,12 @@ export function PodViewerPage({ result, capture, advice }: ToolViewProps) {
   const byCore = parameter("by") === "core";
   const units = (byCore ? pod.cores : pod.units).get(step) ?? [];
   const host = parameter("host") ?? late[0]?.host ?? slowest(pod.units.get(step) ?? [])?.host ?? null;
-  const verdict = verdictOf(late, pod, doWait(result));
+  const verdict = verdictOf(late, pod, result);
   const hasCores = [...pod.cores.values()].some((cores) => cores.length > (pod.hosts.length || 1));
   return (
     <>
       <Verdict {...verdict} />
+      {result.reasons.length > 0 && <NoData reasons={result.reasons} fallback="" />}
       <div class="pod-controls">
         <Scrubber pod={pod} step={step} />
         <Pager pod={pod} />
