@@ -58,9 +58,9 @@ def batch_range(profile_batch: int | str | Sequence[int]) -> tuple[int, int]:
         "profile_batch must be a number of batches, a pair (first, last) or a text 'first,last'"
         f" with 0 <= first <= last, not {profile_batch!r}"
     )
-    if len(given) != _RANGE_LENGTH:
-        raise ValueError(msg)
     try:
+        if len(given) != _RANGE_LENGTH:
+            raise ValueError(msg)
         first, last = int(given[0]), int(given[1])
     except (TypeError, ValueError) as error:
         raise ValueError(msg) from error

@@ -8,8 +8,6 @@ import threading
 from pathlib import Path
 from typing import Any, Final
 
-from podscope.profiler.frameworks.kineto import xspace_of
-from podscope.profiler.frameworks.kineto_file import read_trace
 from podscope.profiler.frameworks.session import FrameworkSession, FrameworkUnavailable
 from podscope.profiler.options import ProfilerOptions
 
@@ -85,6 +83,10 @@ class _TorchSession:
         if self._thread not in (None, threading.get_ident()):
             msg = "PyTorch's part is missing: a capture of its thread ends in the same thread"
             raise FrameworkUnavailable(msg)
+        # Of use to nobody before: whoever imports the library would pay for them.
+        from podscope.profiler.frameworks.kineto import xspace_of
+        from podscope.profiler.frameworks.kineto_file import read_trace
+
         self._profiler.stop()
         results = self._profiler.profiler.kineto_results
         handle, name = tempfile.mkstemp(prefix="podscope-", suffix=".json")
