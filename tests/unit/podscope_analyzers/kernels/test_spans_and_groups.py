@@ -315,6 +315,7 @@ def test_own_time_is_what_the_spans_within_leave_of_a_span(
     assert extents == (int(start.min()), int((start + duration).max()))
 
 
-def test_codes_are_counted_and_others_left_out() -> None:
-    codes = np.array([0, 2, 2, -1, 7], np.int32)
-    assert count_codes(codes, 3).tolist() == [1, 0, 2]
+@given(st.lists(st.integers(-2, 6), max_size=30), st.integers(0, 5))
+def test_codes_are_counted_and_others_left_out(codes: list[int], count: int) -> None:
+    found = count_codes(np.array(codes, np.int32), count)
+    assert found.tolist() == [codes.count(code) for code in range(count)]
