@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class HostState(StrEnum):
-    """Where one host of a capture is; the last five are final."""
+    """Where one host of a capture is; the last four are final."""
 
     PENDING = "pending"
     CONNECTING = "connecting"
@@ -15,7 +15,6 @@ class HostState(StrEnum):
     DONE = "done"
     EMPTY = "empty"
     FAILED = "failed"
-    SKIPPED = "skipped"
     CANCELLED = "cancelled"
 
     @property
@@ -24,9 +23,7 @@ class HostState(StrEnum):
         return self in _FINAL
 
 
-_FINAL = frozenset(
-    {HostState.DONE, HostState.EMPTY, HostState.FAILED, HostState.SKIPPED, HostState.CANCELLED}
-)
+_FINAL = frozenset({HostState.DONE, HostState.EMPTY, HostState.FAILED, HostState.CANCELLED})
 
 
 class CaptureState(StrEnum):

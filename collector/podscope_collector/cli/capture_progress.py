@@ -19,7 +19,6 @@ _STYLE = {
     HostState.DONE: "green",
     HostState.EMPTY: "yellow",
     HostState.FAILED: "red",
-    HostState.SKIPPED: "yellow",
     HostState.CANCELLED: "yellow",
 }
 

@@ -93,7 +93,7 @@ def show_capture(
                 f"{capture['state']}, {capture['hosts_done']} of {capture['hosts_total']} hosts",
             ),
             ("started", alignment_text(capture["alignment"]).strip() or "unknown"),
-            ("clocks", clock_check_text(summary.get("clock_check")) or "no common ends"),
+            ("clocks", _clocks(capture["summary"])),
             ("left out", "; ".join(capture["left_out"]) or "none"),
             ("analysis", capture["analysis"]["error"] or capture["analysis"]["state"]),
             ("step time", f"{_number(summary.get('step_time_ms'))} ms" if summary else "none"),
@@ -159,6 +159,13 @@ def _asked_by(capture: Mapping[str, Any]) -> str:
     """Who and why: ``api (ann)``."""
     why, who = str(capture.get("trigger") or "unknown"), capture.get("requested_by")
     return f"{why} ({who})" if who else why
+
+
+def _clocks(summary: Mapping[str, Any] | None) -> str:
+    """What the analysed profiles say of the hosts' clocks."""
+    if summary is None:
+        return "unknown until the profiles have been analysed"
+    return clock_check_text(summary.get("clock_check")) or "no common ends"
 
 
 def _labels(capture: Mapping[str, Any]) -> str:

@@ -69,16 +69,16 @@ VIEW = CaptureView(
 
 
 @contextmanager
-def service() -> Iterator[str]:
+def service(view: CaptureView = VIEW) -> Iterator[str]:
     """Answers as the service does, one capture without hosts."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            capture = VIEW.model_dump(mode="json")
+            capture = view.model_dump(mode="json")
             found: dict[str, Any] = {"items": [capture], "next": None}
             if self.path.endswith("/hosts"):
                 found = {"items": []}
-            elif str(VIEW.id) in self.path:
+            elif str(view.id) in self.path:
                 found = capture
             body = json.dumps(found).encode()
             self.send_response(200)
@@ -113,6 +113,18 @@ def test_a_capture_is_shown_with_who_asked_its_labels_and_how_its_hosts_started(
         "apart by 0.040 ms (± 0.003 ms) at the common ends of 1,200 collectives of 2 hosts; "
         "measured to within 0.500 ms; by these ends started within 1.46 ms"
     )
+
+
+def test_clocks_are_unknown_until_the_analysis_and_else_may_have_nothing_to_go_by(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = []
+    for summary in (None, CaptureSummary()):
+        with service(VIEW.model_copy(update={"summary": summary})) as url:
+            captures.app(["show", str(VIEW.id), "--url", url], standalone_mode=False)
+        lines = {line[:10].strip(): line[11:] for line in capsys.readouterr().out.splitlines()}
+        found.append(lines["clocks"])
+    assert found == ["unknown until the profiles have been analysed", "no common ends"]
 
 
 def test_the_list_has_them_in_columns(capsys: pytest.CaptureFixture[str]) -> None:

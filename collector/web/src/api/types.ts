@@ -4,7 +4,7 @@ export type CaptureState = "pending" | "capturing" | "complete" | "partial" | "f
 export type AnalysisState = "pending" | "running" | "done" | "failed";
 export type HostState =
   | "pending" | "connecting" | "armed" | "capturing" | "receiving" | "storing"
-  | "done" | "empty" | "failed" | "skipped" | "cancelled";
+  | "done" | "empty" | "failed" | "cancelled";
 
 export interface CaptureSummary {
   readonly device_type: string | null;
@@ -241,7 +241,7 @@ export const isLive = (capture: Capture): boolean =>
   ((capture.state === "complete" || capture.state === "partial") &&
     (capture.analysis?.state === "pending" || capture.analysis?.state === "running"));
 
-const ENDED: ReadonlySet<string> = new Set(["done", "empty", "failed", "skipped", "cancelled"]);
+const ENDED: ReadonlySet<string> = new Set(["done", "empty", "failed", "cancelled"]);
 export const hasEnded = (host: Host): boolean => ENDED.has(host.state);
 
 /** A host's name as people know it: its own once it has answered, the address until then. */

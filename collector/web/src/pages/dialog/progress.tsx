@@ -54,7 +54,6 @@ const STATE_WORDS: Readonly<Record<string, string>> = {
   done: "Stored",
   empty: "Empty",
   failed: "Failed",
-  skipped: "Skipped",
   cancelled: "Cancelled",
 };
 
@@ -66,7 +65,7 @@ function HostState({ host }: { host: Host }) {
   return <span class={host.state === "pending" ? "quiet" : "running"}>{word}</span>;
 }
 
-const BLOCK_ORDER = ["done", "storing", "receiving", "capturing", "armed", "connecting", "pending", "skipped", "cancelled", "empty", "failed"];
+const BLOCK_ORDER = ["done", "storing", "receiving", "capturing", "armed", "connecting", "pending", "cancelled", "empty", "failed"];
 
 /** How many hosts must be stored; null where the text is not a rule. */
 export function quorumHosts(quorum: string, total: number): number | null {
