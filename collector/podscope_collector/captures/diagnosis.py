@@ -16,8 +16,8 @@ import grpc.aio
 from podscope_collector.agent_access import AgentAccess
 from podscope_collector.captures.addresses import Target
 from podscope_collector.captures.agents import AgentLink
+from podscope_collector.captures.channels import CHANNEL_OPTIONS
 from podscope_collector.captures.descriptors import affordable_width
-from podscope_collector.captures.fanout import CHANNEL_OPTIONS
 from podscope_collector.captures.reasons import Failure, classify
 from podscope_collector.captures.response import ResponseError, unwrap
 from podscope_collector.captures.states import ReasonCode
