@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -9,6 +10,7 @@ from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+import structlog
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from podscope_agent.errors import PortInUseError
@@ -18,6 +20,8 @@ from podscope_agent.listening import check_bind, family_of
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
+log = structlog.get_logger()
+
 _ANSWER_S: Final = 10.0
 _SILENCE_S: Final = 30.0
 _JSON: Final = ("Content-Type", "application/json")
@@ -25,6 +29,12 @@ _JSON: Final = ("Content-Type", "application/json")
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of clients that hang up or fall silent; the base class prints their stack."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            log.error("page_failed", client=str(client_address), exc_info=error)
 
 
 class _Handler(WSGIRequestHandler):
