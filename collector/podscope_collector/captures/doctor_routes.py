@@ -4,7 +4,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, StrictBool
 from starlette.concurrency import run_in_threadpool
 
-from podscope_collector.captures.diagnosis import diagnose, unresolved
+from podscope_collector.captures.diagnosis import unresolved
+from podscope_collector.captures.examination import diagnose
 from podscope_collector.captures.request import parse_request
 from podscope_collector.captures.resolving.resolver import Resolver
 from podscope_collector.dependencies import ServiceNow

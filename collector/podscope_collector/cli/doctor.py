@@ -81,7 +81,8 @@ def _look(
     from rich.console import Console
     from rich.progress import Progress
 
-    from podscope_collector.captures.diagnosis import diagnose, unresolved
+    from podscope_collector.captures.diagnosis import unresolved
+    from podscope_collector.captures.examination import diagnose
     from podscope_collector.captures.resolving.resolver import Resolver
     from podscope_collector.settings import CollectorSettings
 

@@ -19,7 +19,8 @@ import pytest
 
 from podscope_collector import schema
 from podscope_collector.app import create_app
-from podscope_collector.captures.diagnosis import CheckState, Diagnosis, Verdict, diagnose
+from podscope_collector.captures.diagnosis import CheckState, Diagnosis, Verdict
+from podscope_collector.captures.examination import diagnose
 from podscope_collector.captures.targets import parse_targets
 from podscope_collector.db import Database
 from podscope_collector.runtime import Runtime

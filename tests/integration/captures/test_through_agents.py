@@ -24,7 +24,8 @@ from podscope_agent.server import AgentServer, AgentService, OwnRpcs
 from podscope_agent.session import HostSession
 from podscope_collector.agent_access import AgentAccess
 from podscope_collector.captured_hosts import captured_hosts
-from podscope_collector.captures.diagnosis import Diagnosis, ServerKind, diagnose
+from podscope_collector.captures.diagnosis import Diagnosis, ServerKind
+from podscope_collector.captures.examination import diagnose
 from podscope_collector.captures.fanout import run_capture
 from podscope_collector.captures.outcome import CaptureOutcome, HostUpdate
 from podscope_collector.captures.request import parse_request
