@@ -1,16 +1,8 @@
-"""Framework operation names: what TensorFlow, JAX and tf.data write into event names.
-
-Every name is parsed once (:func:`parse_op_names` takes a table of unique names); columns of
-events refer to the parsed table by index.
-"""
+"""Framework operation names: what TensorFlow, JAX and tf.data write into event names."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-
-import numpy as np
-from numpy.typing import NDArray
 
 DATASET_TYPE = "Dataset"
 """Type of every tf.data iterator."""
@@ -43,27 +35,6 @@ class FrameworkOp:
     category: OpCategory
     name: str
     type: str
-
-
-@dataclass(frozen=True)
-class OpNames:
-    """A table of parsed names, one row per name given.
-
-    Attributes:
-        category: Shape (n,), uint8, values of :class:`OpCategory`.
-        names: Operation names, n of them.
-        types: Operation types, n of them; empty where unknown.
-    """
-
-    category: NDArray[np.uint8]
-    names: list[str]
-    types: list[str]
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def __getitem__(self, row: int) -> FrameworkOp:
-        return FrameworkOp(OpCategory(int(self.category[row])), self.names[row], self.types[row])
 
 
 # The reference's engine lets neither `.` match a line break nor `$` stop before one: fullmatch.
@@ -104,23 +75,6 @@ def parse_op_name(full_name: str) -> FrameworkOp:
         # Also where no type remains, as of a lone colon: an operation without name and type.
         return FrameworkOp(OpCategory.TENSORFLOW, first, op_type)
     return FrameworkOp(OpCategory.UNKNOWN, full_name, "")
-
-
-def parse_op_names(full_names: Sequence[str]) -> OpNames:
-    """Parse a table of names, each once.
-
-    Args:
-        full_names: n names; give unique ones, since each costs a regular expression or two.
-    """
-    category = np.zeros(len(full_names), dtype=np.uint8)
-    names: list[str] = []
-    types: list[str] = []
-    for row, full_name in enumerate(full_names):
-        op = parse_op_name(full_name)
-        category[row] = op.category
-        names.append(op.name)
-        types.append(op.type)
-    return OpNames(category=category, names=names, types=types)
 
 
 def name_scopes(op_name: str) -> list[str]:

@@ -37,8 +37,6 @@ class Latency:
 
     rows: tuple[LatencyRow, ...] = ()
     sessions_per_second: float = 0.0
-    min_total_us: float = 0.0
-    max_total_us: float = 0.0
 
 
 def latency(stats: InferenceStats) -> Latency:
@@ -63,8 +61,6 @@ def latency(stats: InferenceStats) -> Latency:
             LatencyRow(None, *average.tolist()),
         ),
         sessions_per_second=sum(throughput(requests, found) for found in by_model.values()),
-        min_total_us=float(total[0]),
-        max_total_us=float(total[-1]),
     )
 
 

@@ -19,7 +19,6 @@ from podscope_analyzers.steps import StepDatabase
 
 IDLE_WORTH_NAMING = 3.0
 ALL_REDUCE_WORTH_NAMING = 6.0
-SPARSE_CORE_HIGH = 10.0
 
 _HOST_TRANSFERS = ("host send", "host send-done", "host recv", "host recv-done")
 _NOT_ACTIVE = (
@@ -145,8 +144,6 @@ class TpuBottleneck:
     idle_statement: str = ""
     all_reduce: str = "no"
     all_reduce_statement: str = ""
-    sparse_core: str = "no"
-    sparse_core_statement: str = ""
 
     def as_generic(self) -> Bottleneck:
         """The part that the overview shows of any kind of device."""
@@ -296,7 +293,6 @@ def _bottleneck(steps: tuple[TpuStep, ...]) -> TpuBottleneck:
     infeed, idle = percent("infeed_ms"), percent("tc_idle_ms")
     verdict = classify_input(infeed, 0.0)
     reduce_compute, reduce_sync = percent("all_reduce_compute_ms"), percent("all_reduce_sync_ms")
-    sparse = percent("scv0_compute_ms") + percent("scv0_infeed_ms")
     is_idle = idle >= IDLE_WORTH_NAMING
     is_reducing = reduce_compute + reduce_sync - infeed >= ALL_REDUCE_WORTH_NAMING
     return TpuBottleneck(
@@ -313,9 +309,5 @@ def _bottleneck(steps: tuple[TpuStep, ...]) -> TpuBottleneck:
         all_reduce_statement=f"All-reduces take {reduce_compute:.1f}% of the step time, and "
         f"waiting for other cores in them {reduce_sync:.1f}%."
         if is_reducing
-        else "",
-        sparse_core="no" if sparse == 0 else "moderate" if sparse < SPARSE_CORE_HIGH else "high",
-        sparse_core_statement=f"{sparse:.1f}% of the step time waits for SparseCore V0."
-        if sparse
         else "",
     )

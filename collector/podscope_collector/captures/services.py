@@ -32,15 +32,6 @@ INTERRUPTED: Final = (
     "failed with 'podscope captures retry'"
 )
 CANCELLED: Final = "the capture was cancelled"
-_IN_FLIGHT: Final = frozenset(
-    {
-        HostState.CONNECTING,
-        HostState.ARMED,
-        HostState.CAPTURING,
-        HostState.RECEIVING,
-        HostState.STORING,
-    }
-)
 
 
 def create_capture(
@@ -150,13 +141,11 @@ class OpenHost:
     Attributes:
         name: What its profile is stored under.
         attempts: Those begun so far.
-        is_in_flight: An attempt had begun; whoever made it is gone.
     """
 
     target: Target
     name: str
     attempts: int
-    is_in_flight: bool
 
 
 def open_hosts(session: Session, capture_id: uuid.UUID) -> list[OpenHost]:
@@ -171,7 +160,6 @@ def open_hosts(session: Session, capture_id: uuid.UUID) -> list[OpenHost]:
             parse_address(row.target, row.given or row.target),
             row.host,
             row.attempts,
-            row.state in _IN_FLIGHT,
         )
         for row in rows
         if not row.state.is_final and not row.is_lookup

@@ -1,8 +1,6 @@
 """Names of framework operations."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from podscope_analyzers.op_names import (
     FrameworkOp,
@@ -12,7 +10,6 @@ from podscope_analyzers.op_names import (
     is_outside_compilation,
     name_scopes,
     parse_op_name,
-    parse_op_names,
 )
 
 TF = OpCategory.TENSORFLOW
@@ -134,9 +131,3 @@ def test_host_transfers_are_outside_compilation() -> None:
     assert is_outside_compilation("a/b:XlaSendToHost", "")
     assert is_outside_compilation("x:Y", "%send-done.3 = ... is_host_transfer=true")
     assert not is_outside_compilation("x:Y", "%send-done.3 = ... is_host_transfer=false")
-
-
-@given(st.lists(st.text(alphabet="aB_:/[]9. ", max_size=12)))
-def test_a_table_is_parsed_like_its_names(names: list[str]) -> None:
-    table = parse_op_names(names)
-    assert [table[row] for row in range(len(table))] == [parse_op_name(name) for name in names]
