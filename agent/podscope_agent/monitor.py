@@ -15,18 +15,18 @@ _DETAILED_LEVEL = 2
 
 @dataclass(frozen=True)
 class HostUse:
-    """What the host itself is used for, CPU time as a share of all its cores."""
+    """What the host itself is used for, CPU time as a share of all its cores'; None: unknown."""
 
-    cpu_ratio: float
+    cpu_ratio: float | None
     memory_used_bytes: int
     memory_limit_bytes: int
 
 
-def host_use() -> HostUse:
-    """The host now; CPU time since somebody asked last."""
+def host_use(cpu_ratio: float | None) -> HostUse:
+    """The host now, with what is known of its CPU time."""
     memory = psutil.virtual_memory()
     used = memory.total - memory.available
-    return HostUse(psutil.cpu_percent(interval=None) / 100, used, memory.total)
+    return HostUse(cpu_ratio, used, memory.total)
 
 
 def monitor_response(
@@ -99,10 +99,10 @@ def _step_line(seconds: float) -> str:
 
 def _host_lines(host: HostUse) -> list[str]:
     used, limit = host.memory_used_bytes / 2**30, host.memory_limit_bytes / 2**30
-    return [
-        f"Host CPU utilization: {100 * host.cpu_ratio:.1f}%",
-        f"Host memory used: {used:.1f} of {limit:.1f} GiB",
-    ]
+    lines = [f"Host memory used: {used:.1f} of {limit:.1f} GiB"]
+    if host.cpu_ratio is not None:
+        lines.insert(0, f"Host CPU utilization: {100 * host.cpu_ratio:.1f}%")
+    return lines
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

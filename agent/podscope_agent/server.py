@@ -8,6 +8,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import grpc
 import grpc.aio
+import psutil
 from google.protobuf.message import DecodeError, Message
 
 from podscope_agent.authentication import TokenRequired
@@ -16,6 +17,7 @@ from podscope_agent.errors import PortInUseError
 from podscope_agent.health import HEALTH_SERVICE, Health
 from podscope_agent.listening import bracketed, check_bind
 from podscope_agent.live.exporter import LiveFigures
+from podscope_agent.live.host_cpu import busy_ratio
 from podscope_agent.live.model import CaptureEnd
 from podscope_agent.memory import LARGE_BYTES, give_back_free_memory
 from podscope_agent.monitor import host_use, monitor_response
@@ -34,6 +36,7 @@ _OPTIONS: Final = (
     ("grpc.max_receive_message_length", methods.MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", methods.MAX_MESSAGE_BYTES),
 )
+_LONGEST_MONITOR_S: Final = 60.0
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 M = TypeVar("M", bound=Message)
 _Handler = Callable[[bytes, _Context], Awaitable[bytes]]
@@ -89,14 +92,23 @@ class AgentService:
         return b""
 
     async def monitor(self, body: bytes, context: _Context) -> bytes:
-        """Live figures of the host and its devices."""
+        """Live figures of the host and its devices; CPU time over the window that is asked for."""
         request = _parsed(wire.MonitorRequest, body)
+        cpu_ratio = self._live.cpu.ratio()
+        if request.duration_ms:
+            before = psutil.cpu_times()
+            left_s = context.time_remaining()
+            window_s = min(request.duration_ms / 1000, _LONGEST_MONITOR_S)
+            if left_s is not None:
+                window_s = min(window_s, max(0.0, left_s - 1))
+            await asyncio.sleep(window_s)
+            cpu_ratio = busy_ratio(before, psutil.cpu_times())
         samples = await asyncio.to_thread(self._live.samples)
         response = monitor_response(
             samples,
             level=request.monitoring_level,
             with_timestamp=request.timestamp,
-            host=host_use(),
+            host=host_use(cpu_ratio),
             step_time_s=self._session.inventory.step_time_s,
         )
         return response.SerializeToString()

@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from podscope._version import __version__
+from podscope_agent.live.host_cpu import CpuUse
 from podscope_agent.live.model import BackendError, CaptureEnd, DeviceBackend, DeviceSample
 from podscope_agent.live.peaks import DTYPE
 
@@ -44,11 +45,16 @@ _CAPTURE_BUCKETS_S: Final = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800)
 
 
 class LiveFigures(Collector):
-    """Reads every backend at most once a second; used by `/metrics` and by `Monitor`."""
+    """Reads every backend at most once a second; used by `/metrics` and by `Monitor`.
+
+    Attributes:
+        cpu: How busy the host is.
+    """
 
     def __init__(self, host: str, backends: Sequence[DeviceBackend]) -> None:
         """Report for `host`."""
         self._host = host
+        self.cpu = CpuUse()
         self._backends = tuple(backends)
         self._lock = threading.Lock()
         self._read_at = 0.0
@@ -131,13 +137,15 @@ class LiveFigures(Collector):
         network = psutil.net_io_counters()
         readings = {
             "podscope_host_cpu_utilization_ratio": (
-                psutil.cpu_percent(interval=None) / 100,
+                self.cpu.ratio(),
                 "Share of the host's CPU time in use since the last scrape.",
             ),
             "podscope_host_memory_used_bytes": (memory.total - memory.available, "Memory in use."),
             "podscope_host_memory_limit_bytes": (memory.total, "Memory there is."),
         }
         for name, (value, text) in readings.items():
+            if value is None:
+                continue
             family = GaugeMetricFamily(name, text, labels=("host",))
             family.add_metric([self._host], float(value))
             yield family

@@ -124,8 +124,17 @@ def test_monitor_of_a_host_without_devices_tells_its_cpu_and_memory() -> None:
             request = wire.MonitorRequest(duration_ms=100, monitoring_level=level)
             answer = running.call(methods.MONITOR, request.SerializeToString())
             lines = wire.MonitorResponse.FromString(answer).data.splitlines()
-            names = [line.partition(":")[0] for line in lines]
-            assert {"Host CPU utilization", "Host memory used"} <= set(names)
+            told = dict(line.split(": ") for line in lines)
+            assert told["Host memory used"].endswith(" GiB")
+            assert 0 <= float(told["Host CPU utilization"].removesuffix("%")) <= 100
+
+
+def test_monitor_looks_at_the_host_for_as_long_as_it_is_asked_to() -> None:
+    with agent() as running:
+        began = time.monotonic()
+        request = wire.MonitorRequest(duration_ms=700)
+        running.call(methods.MONITOR, request.SerializeToString())
+        assert time.monotonic() - began >= 0.7
 
 
 def test_two_processes_on_one_port_are_reported() -> None:

@@ -14,6 +14,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from podscope_agent.live.exporter import AgentMetrics, LiveFigures
+from podscope_agent.live.host_cpu import CpuUse
 from podscope_agent.live.model import BackendError, CaptureEnd, DeviceSample
 from podscope_agent.live.nvml import NvmlBackend
 from podscope_agent.live.reported import ReportedFigures
@@ -165,7 +166,10 @@ def test_the_overhead_is_the_share_of_the_step_that_the_capture_added(
     )
 
 
-def test_the_guide_lists_what_is_exported_and_nothing_else() -> None:
+def test_the_guide_lists_what_is_exported_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(CpuUse, "ratio", lambda _use: 0.5)
     sample = DeviceSample("gpu", "0", "H100", 1, 1, 1, 1, 1, 1, 1, 1, 1, "estimated", 1, 1)
     whole = SimpleNamespace(name="whole", sample=lambda: [sample])
     metrics = AgentMetrics(LiveFigures("w0", [whole]))
