@@ -74,10 +74,12 @@ def device_busy_ratio(stats: CaptureStats) -> float | None:
     """
     ops = stats.device_ops
     hardware = stats.run_environment.hardware_type
-    if hardware == "TPU" and ops.busy_time_ps + ops.idle_time_ps > 0:
+    # Programs that ran without an operation recorded say nothing of it either.
+    is_recorded = ops.total_op_time_ps > 0
+    if hardware == "TPU" and is_recorded and ops.busy_time_ps + ops.idle_time_ps > 0:
         return duty_cycle_ratio(ops)
     # Kernels that tell no operation say nothing of idle time.
-    if hardware == "GPU" and ops.total_op_time_ps > 0:
+    if hardware == "GPU" and is_recorded:
         return min(1.0, 1.0 - ops.idle_ratio)
     return None
 

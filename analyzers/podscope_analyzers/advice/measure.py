@@ -1,7 +1,6 @@
 """Takes the metrics of the rules from the stats of a capture."""
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.host_facts import HostFacts, MemoryFact
 from podscope_analyzers.host_work import compare_hosts
 from podscope_analyzers.input_pipeline.host_ops import input_ops, input_time
+from podscope_analyzers.matrix_ops import matrix_results, narrow_ratio
 from podscope_analyzers.op_metrics.database import OpDatabase
 from podscope_analyzers.op_metrics.headline import eager_ratio, outside_compilation_ratio
 from podscope_analyzers.op_metrics.rates import UNKNOWN_BOUND, Roofline
@@ -35,9 +35,6 @@ TPU_TILE: Final = (8, 128)
 GPU_TILE: Final = (8, 8)
 """What tensor cores want the last two dimensions of 16-bit operands to be multiples of."""
 
-_MATRIX: Final = re.compile(r"\b(?:convolution|dot|gemm|matmul|einsum)", re.IGNORECASE)
-# `bf16[256,1000]{1,0:T(8,128)}`: the element type, the dimensions, their order in memory.
-_SHAPE: Final = re.compile(r"= \(?([a-z][a-z0-9]*)\[([0-9,]+)\](?:\{([0-9,]+))?")
 _SHUFFLES: Final = frozenset(
     (
         *("broadcast", "concatenate", "data formatting", "dynamic-slice", "dynamic-update-slice"),
@@ -45,8 +42,6 @@ _SHUFFLES: Final = frozenset(
         *("slice", "sort"),
     )
 )
-_NARROW: Final = re.compile(r"bf16|f16|f8|f4|[su](?:2|4|8|16)\b")
-_WIDE: Final = re.compile(r"f32|f64|tf32|c64|c128")
 _ASYNC_DONE: Final = "async-done"
 _BETWEEN_CORES: Final = ("send", "send-done", "recv", "recv-done", "megacore fusion")
 # As XProf tells outliers: deviations from the median by the median deviation, which is that of
@@ -179,7 +174,7 @@ def _devices(stats: CaptureStats) -> DeviceMetrics | None:
         flops_ratio=_flops_ratio(stats),
         mxu_ratio=environment.mxu_utilization_ratio,
         hbm_ratio=environment.hbm_utilization_ratio,
-        compute_16bit_ratio=_precision(ops, stats.all_steps),
+        compute_16bit_ratio=narrow_ratio(ops, stats.all_steps),
         sparse_core_ratio=_sparse_core(stats.all_steps),
     )
     if not ops.top_count:
@@ -216,42 +211,6 @@ def _flops_ratio(stats: CaptureStats) -> float | None:
     achieved = flops_per_second(stats.device_ops)
     peak = stats.perf_env.peak_tera_flops_per_second * 1e12
     return achieved / peak if achieved is not None and peak else None
-
-
-def _precision(ops: OpDatabase, steps: StepDatabase) -> float | None:
-    """Share of the computation in 16 bits or fewer.
-
-    Of the matrix operations where their types are known: names and shapes of kernels, which the
-    reference goes by, say `half` for float16 alone, and nothing of most compiled kernels.
-    """
-    narrow = wide = 0
-    self_ps = ops.top("self_time_ps")
-    for row, element_type, _, _ in _matrix_results(ops):
-        if _NARROW.match(element_type):
-            narrow += int(self_ps[row])
-        elif _WIDE.match(element_type):
-            wide += int(self_ps[row])
-    if narrow + wide:
-        return narrow / (narrow + wide)
-    measured = steps.precision_16bit_ps + steps.precision_32bit_ps
-    # Without a single name that tells, the kernels' names are not the kind that do.
-    return steps.precision_16bit_ps / measured if steps.precision_16bit_ps else None
-
-
-def _matrix_results(ops: OpDatabase) -> Iterator[tuple[int, str, list[int], list[int]]]:
-    """Row, element type, dimensions and their order of every matrix operation's result."""
-    for row in np.flatnonzero(~ops.is_idle[: ops.top_count]).tolist():
-        if not (_MATRIX.search(ops.text("name", row)) or _MATRIX.search(ops.text("category", row))):
-            continue
-        shape = _SHAPE.search(ops.text("long_name", row))
-        if shape is not None:
-            dims = [int(dim) for dim in shape[2].split(",") if dim]
-            yield (
-                row,
-                shape[1],
-                dims,
-                [int(place) for place in (shape[3] or "").split(",") if place],
-            )
 
 
 def _sparse_core(steps: StepDatabase) -> float | None:
@@ -299,7 +258,7 @@ def _with_padding(found: DeviceMetrics, ops: OpDatabase, kind: str) -> DeviceMet
     worst: PaddedOp | None = None
     worst_ps = 0.0
     self_ps = ops.top("self_time_ps").tolist()
-    for row, element_type, dims, order in _matrix_results(ops):
+    for row, element_type, dims, order in matrix_results(ops):
         waste = padding_ratio(dims, order, tile)
         total += self_ps[row]
         wasted += waste * self_ps[row]

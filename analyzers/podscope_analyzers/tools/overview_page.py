@@ -9,6 +9,7 @@ from podscope_analyzers.host_work import compare_hosts
 from podscope_analyzers.inference.latency import latency
 from podscope_analyzers.input_pipeline.tpu_steps import TpuSteps
 from podscope_analyzers.input_pipeline.xprof import diagnostics_table, steps_table
+from podscope_analyzers.matrix_ops import narrow_ratio
 from podscope_analyzers.op_metrics.efficiency import (
     memory_bandwidth_ratio,
     program_efficiency_ratio,
@@ -34,7 +35,7 @@ from podscope_analyzers.xprof_table import (
     percent,
 )
 
-VERSION: Final = 7
+VERSION: Final = 8
 
 
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
@@ -125,6 +126,8 @@ def _utilization(stats: CaptureStats, shown: Overview) -> dict[str, float | None
     peak = stats.perf_env.peak_tera_flops_per_second * 1e12
     achieved = flops_per_second(stats.device_ops)
     busy = device_busy_ratio(stats)
+    is_gpu = environment.hardware_type == "GPU"
+    narrow = narrow_ratio(stats.device_ops, stats.all_steps) if is_gpu else None
     return {
         "duty_cycle_ratio": busy,
         "duty_cycle_high_confidence_ratio": shown.duty_cycle_high_confidence_ratio
@@ -142,8 +145,8 @@ def _utilization(stats: CaptureStats, shown: Overview) -> dict[str, float | None
         "flops_utilization_ratio": achieved / peak if achieved is not None and peak else None,
         "memory_bandwidth_ratio": memory_bandwidth_ratio(stats.device_ops, stats.perf_env),
         "program_efficiency_ratio": program_efficiency_ratio(stats.device_ops, stats.perf_env),
-        "compute_16bit_ratio": shown.compute_16bit_ratio if shown.has_precision else None,
-        "compute_32bit_ratio": shown.compute_32bit_ratio if shown.has_precision else None,
+        "compute_16bit_ratio": narrow,
+        "compute_32bit_ratio": None if narrow is None else 1.0 - narrow,
     }
 
 
@@ -167,6 +170,7 @@ def _straggler(report: StragglerReport) -> dict[str, Any]:
         "host": worst.host if worst else None,
         "lateness_us": worst.lateness_ps / 1e6 if worst else None,
         "cause": worst.cause if worst else None,
+        "waiting_ratio": report.waiting_ratio,
         "evidence": list(worst.evidence) if worst else [],
     }
 

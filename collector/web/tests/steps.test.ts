@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 
 import type { Table, ToolResult } from "../src/api/types";
 import { categoryOf } from "../src/tools/categories";
-import { categoryShares, overviewSteps } from "../src/tools/overview";
+import { categoryShares, overviewSteps, topOps } from "../src/tools/overview";
 import { hostUnits, lateHosts, lateSteps, overMedian, podSteps, slowestOfStep } from "../src/tools/pod";
 import { deviation, median, readSteps } from "../src/tools/steps";
 
@@ -148,4 +148,10 @@ test("median and deviation of few values", () => {
   expect(median([4, 1])).toBe(2.5);
   expect(median([])).toBe(0);
   expect(deviation([2, 4])).toBe(1);
+});
+
+test("an operation that could use tensor cores is not called ineligible where nobody knows", () => {
+  const columns = [column("operation", "string" as never), { ...column("is_tensor_core_eligible"), type: "boolean" as never }, { ...column("uses_tensor_core"), type: "boolean" as never }];
+  const rows = [["a", true, true], ["b", true, false], ["c", true, null], ["d", false, false], ["e", null, null]];
+  expect(topOps(resultOf({ top_ops: { columns, rows } as Table })).map((op) => op.tensorCores)).toEqual(["used", "not used", "unknown", null, null]);
 });

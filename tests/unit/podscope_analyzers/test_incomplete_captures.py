@@ -158,6 +158,32 @@ def test_hosts_without_steps_were_not_compared() -> None:
     assert result.result["straggler"]["waiting_ratio"] is None
 
 
+def test_programs_without_a_recorded_operation_have_no_duty_cycle() -> None:
+    space = _simulated("tpu-v5e", leave_out=lambda _: False)
+    for plane in space.planes:
+        for line in plane.lines:
+            if plane.name.startswith("/device:TPU:") and line.name != "XLA Modules":
+                del line.events[:]
+    result = _answer("overview_page", [analyze_host(space.SerializeToString(), "h0")])
+    assert result.result["run_environment"]["hardware_type"] == "TPU"
+    assert result.result["utilization"]["duty_cycle_ratio"] is None
+
+
+def test_a_program_in_bfloat16_is_said_to_compute_in_16_bits() -> None:
+    # XProf goes by `half` and `fp16` in kernels' names, and calls all of this 32 bits.
+    host = analyze_host(build_xspace(Pod("gpu-h100", steps=4), 0), "h0")
+    found = _answer("overview_page", [host]).result["utilization"]
+    assert (found["compute_16bit_ratio"], found["compute_32bit_ratio"]) == (1.0, 0.0)
+
+
+def test_the_overview_tells_whether_the_others_wait_as_the_pod_viewer_does() -> None:
+    hosts = [_whole(host) for host in range(3)]
+    overview, pod = (_answer(tool, hosts).result for tool in ("overview_page", "pod_viewer"))
+    waiting = pod["straggler"]["waiting_ratio"]
+    assert overview["straggler"]["waiting_ratio"] == waiting
+    assert waiting > 0
+
+
 def test_cores_that_a_chip_does_not_have_spend_no_time() -> None:
     result = _answer("input_pipeline_analyzer", [_whole(0)])
     for row in result.tables["steps"].rows:

@@ -26,8 +26,8 @@ export interface TopOp {
   readonly selfRatio: number | null;
   readonly cumulativeRatio: number | null;
   readonly flopsPerSecond: number | null;
-  /** Of GPUs: whether its kernels run on tensor cores, and whether they could. */
-  readonly tensorCores: "used" | "not used" | null;
+  /** Of GPUs: whether its kernels run on tensor cores; unknown where their names do not tell, null where it could not. */
+  readonly tensorCores: "used" | "not used" | "unknown" | null;
 }
 
 /** The steps that all hosts recorded from begin to end, and how many were cut. */
@@ -46,7 +46,7 @@ export function topOps(result: ToolResult): TopOp[] {
     selfRatio: numberOf(row["self_time_ratio"]),
     cumulativeRatio: numberOf(row["cumulative_ratio"]),
     flopsPerSecond: numberOf(row["flops_per_second"]),
-    tensorCores: row["uses_tensor_core"] === true ? "used" : row["uses_tensor_core"] === false && row["is_tensor_core_eligible"] === true ? "not used" : null,
+    tensorCores: row["uses_tensor_core"] === true ? "used" : row["is_tensor_core_eligible"] === true ? (row["uses_tensor_core"] === false ? "not used" : "unknown") : null,
   }));
 }
 
