@@ -16,11 +16,11 @@ from podscope_analyzers.tf_data.bottlenecks import (
     steps_for,
     summary,
 )
-from podscope_analyzers.tf_data.loaders import LoaderStage, loader_advice
+from podscope_analyzers.tf_data.loaders import PREFETCH, LoaderStage, loader_advice
 from podscope_analyzers.tf_data.pipelines import SLOW_CALL_PS, Pipeline, TfDataStats
 
 NAME: Final = "tf_data_bottleneck_analysis"
-VERSION: Final = 2
+VERSION: Final = 3
 
 _LOADER_COLUMNS: Final = (
     Column("host", "Host", "string"),
@@ -47,7 +47,8 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         "loaders": _loaders_table(stats.hosts),
     }
     is_empty = not tables["pipelines"].rows and not tables["loaders"].rows
-    slow_loaders = [_loader(host.host, calls) for host in stats.hosts for calls in _calls(host)]
+    slow_loaders = [one for host in stats.hosts for one in _loaders(host)]
+    slow_loaders.sort(key=lambda one: -float(one["max_latency_us"]))
     losses = [
         Loss(host.host, "/host:CPU", "iterator_calls_not_walked", 1)
         for host in stats.hosts
@@ -61,7 +62,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         result={
             "is_input_bound": any(one.is_slow for one in found)
             or any(one["is_slow"] for one in slow_loaders),
-            "summary": summary(found),
+            "summary": summary(found) if found or not slow_loaders else _said(slow_loaders),
             "slow_call_threshold_us": SLOW_CALL_PS / 1e6,
             "bottlenecks": [_bottleneck(one) for one in found],
             "loader_bottlenecks": slow_loaders,
@@ -100,10 +101,40 @@ def _calls(host: HostRow) -> list[list[LoaderStage]]:
     return [sorted(stages, key=lambda one: len(one.path)) for stages in found.values()]
 
 
-def _loader(host: str, stages: Sequence[LoaderStage]) -> dict[str, Any]:
+def _loaders(host: HostRow) -> list[dict[str, Any]]:
+    """What every loader waits for; threads that only make something ahead are no loaders."""
+    made: dict[tuple[str, str], list[LoaderStage]] = {}
+    calls = _calls(host)
+    for stages in calls:
+        if stages[0].made_for:
+            made.setdefault((stages[0].loader, stages[0].made_for), []).extend(stages)
+    taken = {(one.loader, one.path[-1]) for one in host.loaders.stages if not one.made_for}
+    return [
+        _loader(host.host, stages, made)
+        for stages in calls
+        if (stages[0].loader, stages[0].made_for) not in taken
+    ]
+
+
+def _loader(
+    host: str,
+    stages: Sequence[LoaderStage],
+    made: Mapping[tuple[str, str], Sequence[LoaderStage]],
+) -> dict[str, Any]:
     call = stages[0]
     worst = max(stages, key=lambda one: one.self_ps)
+    self_ps, waits_for = worst.self_ps, None
+    ahead = made.get((call.loader, worst.path[-1]), ())
+    if worst.category == PREFETCH and ahead:
+        # It only waits; what takes the time runs on the threads that make its elements.
+        waits_for = worst.path[-1]
+        sums: dict[tuple[str, ...], int] = {}
+        for one in ahead:
+            sums[one.path] = sums.get(one.path, 0) + one.self_ps
+        path = max(sums, key=lambda one: sums[one])
+        worst, self_ps = next(one for one in ahead if one.path == path), sums[path]
     is_slow = call.max_ps > SLOW_CALL_PS
+    advice = loader_advice(call.loader, call.path[0], worst.category) if is_slow else ()
     return {
         "host": host,
         "loader": call.loader,
@@ -114,9 +145,21 @@ def _loader(host: str, stages: Sequence[LoaderStage]) -> dict[str, Any]:
         "max_latency_us": call.max_ps / 1e6,
         "is_slow": is_slow,
         "stage": worst.path[-1],
-        "stage_self_time_us": worst.self_ps / 1e6,
-        "advice": list(loader_advice(call.loader, call.path[0])) if is_slow else [],
+        "stage_self_time_us": self_ps / 1e6,
+        "waits_for": waits_for,
+        "advice": list(advice),
     }
+
+
+def _said(loaders: Sequence[Mapping[str, Any]]) -> str:
+    longest = max(loaders, key=lambda one: float(one["max_latency_us"]))
+    what = f"{longest['loader']}'s {longest['call']} on {longest['host']}"
+    if not longest["is_slow"]:
+        return f"No call of {what} takes longer than {SLOW_CALL_PS / 1e6:g} us."
+    return (
+        f"{what} takes {longest['avg_latency_us'] / 1000:.3g} ms on average and up to "
+        f"{longest['max_latency_us'] / 1000:.3g} ms; most of it is spent in {longest['stage']}."
+    )
 
 
 def _loaders_table(hosts: Sequence[HostRow]) -> Table:

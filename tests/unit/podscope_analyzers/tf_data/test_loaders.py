@@ -1,5 +1,6 @@
 """Grain and PyTorch's DataLoader, by what they annotate."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -16,16 +17,26 @@ TORCH = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 SINGLE = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
-def shown(*lines: list[tuple[str, int, int]]) -> ToolResult:
+Call = tuple[str, int, int] | tuple[str, int, int, dict[str, str]]
+
+
+def shown(*lines: Sequence[Call]) -> ToolResult:
     space = xplane_pb2.XSpace(hostnames=["vm"])
     plane = space.planes.add(name="/host:CPU")
     names: dict[str, int] = {}
+    stats: dict[str, int] = {}
     for number, events in enumerate(lines, start=1):
         line = plane.lines.add(id=number, name=f"thread {number}")
-        for name, begin, duration in events:
+        for name, begin, duration, *told in events:
             key = names.setdefault(name, len(names) + 1)
             plane.event_metadata[key].id, plane.event_metadata[key].name = key, name
-            line.events.add(metadata_id=key, offset_ps=begin * US, duration_ps=duration * US)
+            event = line.events.add(
+                metadata_id=key, offset_ps=begin * US, duration_ps=duration * US
+            )
+            for stat, text in told[0].items() if told else ():
+                at = stats.setdefault(stat, len(stats) + 1)
+                plane.stat_metadata[at].id, plane.stat_metadata[at].name = at, stat
+                event.stats.add(metadata_id=at, str_value=text)
     partial = analyze_host(space.SerializeToString(), "h0")
     # Stored and read back, as the service does it.
     read = HostPartial.from_bytes(partial.to_bytes())
@@ -79,6 +90,60 @@ def test_self_times_of_stages_add_up_to_the_call() -> None:
     assert (worst["loader"], worst["stage"], worst["is_slow"]) == ("grain", "read", True)
     assert any("worker_count" in text for text in worst["advice"])
     assert result.result["is_input_bound"] is True
+
+
+def grain(name: str, category: str, dataset: str = "") -> dict[str, str]:
+    """The stats that Grain gives its annotations."""
+    told = {"_ipl_stage_name": name, "_ipl_stage_cat": category}
+    return told | ({"_ipl_dataset_name": dataset} if dataset else {})
+
+
+BATCH = grain("BatchDatasetIterator(batch_size=8)", "preprocessing")
+PREFETCH = grain("PrefetchDatasetIterator(threads=2)", "prefetch")
+AHEAD = grain("PrefetchDatasetIterator(threads=2)", "preprocessing", "MapMapDataset(f)")
+SOURCE = grain("RangeMapDataset(start=0, stop=9)", "read")
+
+
+def test_what_grain_itself_annotates_is_recognised() -> None:
+    main: list[Call] = [
+        ("_BatchDatasetIterator.__next__", 0, 100, BATCH),
+        ("RangeMapDataset.__getitem__", 10, 70, SOURCE),
+        ("train", 120, 30, {"step_num": "1"}),
+    ]
+    result = shown(main)
+    (worst,) = result.result["loader_bottlenecks"]
+    assert (worst["loader"], worst["call"], worst["calls"]) == ("grain", "BatchDatasetIterator", 1)
+    assert (worst["stage"], worst["stage_self_time_us"]) == ("RangeMapDataset", 70)
+    assert worst["waits_for"] is None
+    assert "ReadOptions" in worst["advice"][0]
+    assert "grain's BatchDatasetIterator on h0 takes 0.1 ms" in result.result["summary"]
+
+
+def test_a_stage_that_waits_for_prefetching_threads_is_not_the_bottleneck() -> None:
+    main: list[Call] = [
+        ("_BatchDatasetIterator.__next__", 0, 100, BATCH),
+        ("PrefetchDatasetIterator.__next__", 5, 90, PREFETCH),
+    ]
+    # Two threads make elements: 40 + 50 us, of which the source takes 5 and 10.
+    threads: list[list[Call]] = [
+        [("Prefetch._getitem", 0, 40, AHEAD), ("RangeMapDataset.__getitem__", 1, 5, SOURCE)],
+        [("Prefetch._getitem", 0, 50, AHEAD), ("RangeMapDataset.__getitem__", 1, 10, SOURCE)],
+    ]
+    result = shown(main, *threads)
+    (worst,) = result.result["loader_bottlenecks"]
+    assert (worst["call"], worst["waits_for"]) == (
+        "BatchDatasetIterator",
+        "PrefetchDatasetIterator",
+    )
+    assert (worst["stage"], worst["stage_self_time_us"]) == ("MapMapDataset", 75)
+    assert "worker_count" in worst["advice"][0]
+    stages = [row["stage"] for row in rows(result, "loaders")]
+    assert stages.count("MapMapDataset > RangeMapDataset") == 2
+    # Without who takes the elements, the threads are all that is known.
+    assert [one["call"] for one in shown(*threads).result["loader_bottlenecks"]] == [
+        "MapMapDataset",
+        "MapMapDataset",
+    ]
 
 
 def test_a_loader_in_one_process_is_told_to_take_workers() -> None:
