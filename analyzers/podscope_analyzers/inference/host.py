@@ -375,7 +375,8 @@ class _Host:
         padding = self.events.ints["padding_amount"][rows]
         padded = self.events.ints["batch_size_after_padding"][rows]
         told = np.flatnonzero((place >= 0) & (padding != ABSENT) & (padded != ABSENT))
-        columns = {name: np.zeros(count, np.int64) for name in ("padding", "padded_size", "model")}
+        columns = {name: np.zeros(count, np.int64) for name in ("padding", "padded_size")}
+        columns["model"] = np.full(count, -1, np.int64)
         columns["padding"][place[told]] = padding[told]
         columns["padded_size"][place[told]] = padded[told]
         batch = self.batches.rows(self.relations.child)

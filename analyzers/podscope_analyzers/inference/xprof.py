@@ -168,7 +168,7 @@ def _batches_table(one: ModelStats, order: str) -> XprofTable:
         ]
 
     def joined(programs: tuple[int, ...]) -> str:
-        return ", ".join(map(str, programs))
+        return ", ".join(map(str, programs)) or "N/A"
 
     rows = [
         row(

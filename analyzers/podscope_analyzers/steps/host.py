@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from podscope_analyzers.kernels import nest
 from podscope_analyzers.kernels.forest import spread_below
-from podscope_analyzers.op_names import is_infeed_enqueue, parse_op_name
+from podscope_analyzers.op_names import OpCategory, is_infeed_enqueue, parse_op_name
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane
 from podscope_analyzers.steps.database import Bools, Int64s
 from podscope_analyzers.steps.event_types import EventType
@@ -49,11 +49,12 @@ def _name_kind(name: str) -> int:
         return _MARKER
     if name.startswith(_CONTAINERS):
         return _CONTAINER
-    start = name[:22].lower()
-    if start.startswith("memcpyhtod") or is_infeed_enqueue(parse_op_name(name)):
+    op = parse_op_name(name)
+    if op.category == OpCategory.MEMCPY_HOST_TO_DEVICE or is_infeed_enqueue(op):
         return _TO_DEVICE
-    if start.startswith("memcpyhtoh"):
+    if op.category == OpCategory.MEMCPY_HOST_TO_HOST:
         return _WITHIN_HOST
+    start = name[:22].lower()
     if start.startswith("executorstate::process"):
         return _EXECUTOR
     return _GET_NEXT if start.startswith("iteratorgetnext") else _PLAIN

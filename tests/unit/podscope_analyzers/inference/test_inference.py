@@ -22,7 +22,7 @@ from podscope_analyzers.inference.stats import (
     InferenceStats,
     Rows,
 )
-from podscope_analyzers.pipeline import analyze_host, combine, run_tool
+from podscope_analyzers.pipeline import analyze_host, combine, run_tool, run_tool_xprof
 from podscope_analyzers.result import Scope
 from podscope_analyzers.states import pack_state, unpack_state
 from podscope_analyzers.tools import inference_profile
@@ -234,6 +234,33 @@ def test_a_batch_is_of_the_requests_that_led_to_it(server: Callable[..., bytes])
         f"Delinearize f32[{size},3] {{1,0}}; Linearize f32[{size},3] {{1,0}}" for size in (4, 8)
     }
     assert sum(row["occurrences"] for row in tables["tensors"]) == len(batches)
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named models", "no models"])
+def test_a_batch_that_no_request_led_to_is_of_no_model(
+    serving_host: Callable[[], Any], *, named: bool
+) -> None:
+    host = serving_host()
+    host.event("ProcessBatch", 10, 20)
+    host.event("SessionRun", 50, 10, {"_r": 1, "model_id": "m"} if named else {"_r": 1})
+    tables: Any = run_tool_xprof("inference_profile", [analyze_host(host.bytes(), "h0")])
+    assert tables[0]["rows"][0]["c"][0]["v"] == ("m" if named else "ALL")
+    columns = [[column["id"] for column in table["cols"]] for table in tables]
+    batches = [
+        [row["c"][1]["v"] for row in table["rows"] if row["c"][1]["v"] != "N/A"]
+        for table, ids in zip(tables, columns, strict=True)
+        if "batch_id" in ids
+    ]
+    assert batches == ([] if named else [["0"]])
+
+
+def test_a_batch_without_programs_says_so_in_the_references_table(
+    serving_host: Callable[[], Any],
+) -> None:
+    host = serving_host()
+    host.event("ProcessBatch", 10, 20)
+    tables: Any = run_tool_xprof("inference_profile", [analyze_host(host.bytes(), "h0")])
+    assert [[cell["v"] for cell in row["c"]][9] for row in tables[2]["rows"]] == ["N/A"] * 3
 
 
 def test_batches_of_two_hosts_with_one_id_are_two(server: Callable[..., bytes]) -> None:

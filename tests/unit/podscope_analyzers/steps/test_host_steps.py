@@ -63,6 +63,27 @@ def test_a_cpu_host_has_its_threads_steps(make_space: SpaceMaker) -> None:
     assert not database.has_device
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("MemcpyHToD", "host_to_device"),
+        ("memcpyhtod of a batch", "host_to_device"),
+        ("queue/enqueue:InfeedEnqueueTuple", "host_to_device"),
+        ("MemcpyHToH", "host_to_host"),
+        ("MemcpyHToD:x", "host_compute"),
+        ("MEMCPYHTOH:a/b", "host_compute"),
+    ],
+)
+def test_a_copy_is_one_whose_name_has_no_colon(
+    make_space: SpaceMaker, name: str, kind: str
+) -> None:
+    events = [("train", 0, 100, {"_r": 1, "step_num": 1}), (name, 10, 50), ("work", 70, 20)]
+    database = host_step_database(prepare(make_space({HOST: {"main": events}})))
+    expected = {"host_compute": 20, "unknown_time": 30}
+    expected[kind] = expected.get(kind, 0) + 50
+    assert breakdown(database, 0) == expected
+
+
 @pytest.mark.case("H2")
 def test_a_gpu_host_has_the_steps_of_its_streams(make_space: SpaceMaker) -> None:
     database = host_step_database(
