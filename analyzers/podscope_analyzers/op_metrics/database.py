@@ -281,8 +281,8 @@ class OpDatabase:
         """The same with an idle operation for the time without others."""
         idle_ps = self.total_time_ps - self.total_op_time_ps
         at = self.top_count
-        texts = TextTable(self.texts)
-        code = texts.code(IDLE)
+        texts = self.texts if IDLE in self.texts else (*self.texts, IDLE)
+        code = texts.index(IDLE)
         filled = empty_columns(1)
         for name, value in (
             ("name", code),
@@ -299,7 +299,7 @@ class OpDatabase:
         columns["parent"] = np.where(parent >= at, parent + 1, parent).astype(np.int32)
         op = self.accesses.op
         accesses = replace(self.accesses, op=np.where(op >= at, op + 1, op).astype(np.int32))
-        return replace(self, columns=columns, texts=texts.texts(), accesses=accesses)
+        return replace(self, columns=columns, texts=texts, accesses=accesses)
 
     def to_state(self) -> dict[str, Any]:
         """The database as arrays, texts and numbers."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podscope_analyzers.kernels.activities import match_activities
-from podscope_analyzers.op_metrics.database import OpDatabase
+from podscope_analyzers.op_metrics.database import IDLE, OpDatabase
 from podscope_analyzers.op_metrics.grouping import first_nonzero, group_rows
 from podscope_analyzers.op_metrics.texts import TextTable
 from podscope_analyzers.op_names import (
@@ -32,6 +32,21 @@ STAGE_CATEGORY: Final = "_ipl_stage_cat"
 _STATS: Final = (STAGE_ID, STAGE_CATEGORY, "tf_op", "is_eager")
 
 
+@dataclass(frozen=True)
+class _OpColumns:
+    """The table of operations as columns, shape (r,).
+
+    Attributes:
+        key: Number of name and module together.
+    """
+
+    names: Int64s
+    types: Int64s
+    modules: Int64s
+    infeed: Bools
+    key: NDArray[np.intp]
+
+
 @dataclass
 class _OpTable:
     """Operations by definition: a stage's or event metadata's id.
@@ -48,6 +63,7 @@ class _OpTable:
     types: list[int] = field(default_factory=list)
     modules: list[int] = field(default_factory=list)
     infeed: list[bool] = field(default_factory=list)
+    _columns: _OpColumns | None = None
 
     def add(self, name: str, op_type: str, module: int) -> int:
         self.names.append(self.texts.code(name))
@@ -55,6 +71,17 @@ class _OpTable:
         self.modules.append(module)
         self.infeed.append(is_infeed_enqueue_type(op_type))
         return len(self.names) - 1
+
+    def columns(self) -> _OpColumns:
+        """All operations so far; made anew only when there are more: a host has many lines."""
+        if self._columns is None or len(self._columns.names) != len(self.names):
+            names, types, modules = (
+                np.asarray(listed, np.int64) for listed in (self.names, self.types, self.modules)
+            )
+            key, _ = group_rows(np.stack([modules, names]))
+            infeed = np.asarray(self.infeed, np.bool_)
+            self._columns = _OpColumns(names, types, modules, infeed, key)
+        return self._columns
 
 
 @dataclass(frozen=True)
@@ -71,6 +98,7 @@ class _Activities:
 def host_plane_ops(plane: OpPlane) -> OpDatabase:
     """Operations on the threads of one host plane; total times add over threads."""
     table = _OpTable()
+    table.texts.code(IDLE)
     rows = [_define(plane, line, table) for line in plane.lines]
     of_text: dict[str, int] = {}
     parts = [
@@ -149,7 +177,10 @@ def _activities(
     """The activities of a line: its events that are operations, and their ``tf_op`` stats."""
     columns = notable_columns(line, _STATS)
     distinct, index = keys
-    row_of_key = np.fromiter((table.rows.get(k, -1) for k in distinct.tolist()), np.int64)
+    row_of_key = np.full(len(distinct), -1, np.int64)
+    # A line has few of the keys that the plane has.
+    used = np.flatnonzero(np.bincount(index, minlength=len(distinct)))
+    row_of_key[used] = [table.rows.get(key, -1) for key in distinct[used].tolist()]
     row = row_of_key[index]
     events = np.flatnonzero(row >= 0)
     start, duration = columns.start_ps, columns.duration_ps
@@ -188,11 +219,9 @@ def _line_database(activities: _Activities, table: _OpTable) -> OpDatabase:
     ended = np.flatnonzero(matched.ended_at >= 0)
     ended = ended[np.argsort(matched.ended_at[ended])]
     row = activities.row[ended]
-    names = np.asarray(table.names, np.int64)
-    modules = np.asarray(table.modules, np.int64)
-    key_of_row, _ = group_rows(np.stack([modules, names]))
+    ops = table.columns()
     # Operations of one line are numbered by who ends first.
-    used, first, group = np.unique(key_of_row[row], return_index=True, return_inverse=True)
+    used, first, group = np.unique(ops.key[row], return_index=True, return_inverse=True)
     rank = np.empty(len(used), np.int64)
     rank[np.argsort(first)] = np.arange(len(used))
     group = rank[group]
@@ -205,14 +234,14 @@ def _line_database(activities: _Activities, table: _OpTable) -> OpDatabase:
     }
     eager = np.zeros(count, np.bool_)
     eager[group[activities.is_eager[ended]]] = True
-    infeed = ended[np.asarray(table.infeed, np.bool_)[row]] if any(table.infeed) else ended[:0]
+    infeed = ended[ops.infeed[row]]
     total = int((start + duration).max() - start.min()) if len(start) else 0
     database = OpDatabase.build(
         {
-            "name": names[first_row],
+            "name": ops.names[first_row],
             # The first that has one: the same operation may come from a stat without type.
-            "category": first_nonzero(group, np.asarray(table.types, np.int64)[row], count),
-            "module_id": modules[first_row],
+            "category": first_nonzero(group, ops.types[row], count),
+            "module_id": ops.modules[first_row],
             "occurrences": np.bincount(group, minlength=count),
             "is_eager": eager,
             **sums,

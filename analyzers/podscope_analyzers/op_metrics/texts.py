@@ -13,6 +13,7 @@ class TextTable:
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._codes: dict[str, int] = {"": 0}
+        self._texts: tuple[str, ...] = ("",)
         for text in texts:
             self.code(text)
 
@@ -29,4 +30,7 @@ class TextTable:
 
     def texts(self) -> tuple[str, ...]:
         """All texts by number."""
-        return tuple(self._codes)
+        # Texts are only ever added: the same tuple serves until one is.
+        if len(self._texts) != len(self._codes):
+            self._texts = tuple(self._codes)
+        return self._texts
