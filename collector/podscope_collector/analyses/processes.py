@@ -24,6 +24,7 @@ from podscope_collector.errors import AnalysisFailedError
 
 _SPAWN = multiprocessing.get_context("spawn")
 _GIB = 1 << 30
+_NICENESS = 5
 
 
 class AnalysisProcesses:
@@ -177,6 +178,8 @@ def _serve(pipe: Connection, memory_bytes: int) -> None:
         # Counts private memory; the address space (RLIMIT_AS) would count mapped files too.
         resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # On one machine with the fan-out: the other hosts of a capture are still being received.
+    os.nice(_NICENESS)
     while True:
         try:
             function, arguments = pipe.recv()

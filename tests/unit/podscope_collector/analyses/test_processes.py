@@ -25,6 +25,7 @@ def allocate(size): return len(bytes(size))
 def sleep(seconds): time.sleep(seconds)
 def die(): os.kill(os.getpid(), signal.SIGSEGV)
 def leave(): os._exit(3)
+def niceness(): return os.nice(0)
 """
 
 
@@ -115,3 +116,7 @@ def test_closing_the_pool_ends_its_processes(pool: AnalysisProcesses) -> None:
     assert not psutil.pid_exists(before)
     with pytest.raises(AnalysisFailedError, match="stopping"):
         pid(pool)
+
+
+def test_analyses_leave_the_processor_to_captures(pool: AnalysisProcesses) -> None:
+    assert run(pool, "niceness") == min(19, os.nice(0) + 5)
