@@ -1,7 +1,7 @@
 """What bounds the steps: shares of the step time turned into classes and sentences."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 InputClass = Literal["unknown", "host", "both", "device"]
 
@@ -37,6 +37,8 @@ class Bottleneck:
     collectives: str = "no"
     collectives_statement: str = ""
 
+
+ELSEWHERE: Final = "Look for time elsewhere."
 
 UNKNOWN = Bottleneck("unknown", NO_STEP_TIME)
 
@@ -91,7 +93,7 @@ def classify_input(
     return InputVerdict(
         "device",
         f"The program is NOT input-bound: only {input_percent:.1f}% of the step time is spent "
-        "waiting for input. Look for time elsewhere.",
+        f"waiting for input. {ELSEWHERE}",
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.input_pipeline import InputPipeline, analyze_input_pipeline
+from podscope_analyzers.input_pipeline.bottleneck import ELSEWHERE, Bottleneck
 from podscope_analyzers.input_pipeline.generic_steps import PARTS, GenericSteps
 from podscope_analyzers.input_pipeline.summaries import summarize
 from podscope_analyzers.input_pipeline.tpu_steps import TpuStep, TpuSteps
@@ -14,7 +15,10 @@ from podscope_analyzers.own_input import input_evidence, own_input_pipeline
 from podscope_analyzers.reasons import NO_HOST_OPS, reasons_for_steps
 from podscope_analyzers.result import Column, Scope, Table, ToolResult
 
-VERSION: Final = 7
+VERSION: Final = 8
+
+# What asks it for data waits for what other threads prepare.
+_PREFETCH: Final = "::Prefetch"
 
 
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
@@ -45,11 +49,11 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         "step_time_ms": pipeline.step_time.to_json() if pipeline.step_time.count else None,
         "input_ratio": waiting.to_json() if waiting.count else None,
         "classification": bound.input_classification,
-        "statement": bound.input_statement,
+        "statement": _statement(bound, uneven=bool(shares.evidence())),
         "output_statement": bound.output_statement,
         "evidence": [*evidence, *_op_evidence(pipeline), *shares.evidence()],
         "core_count": len(shares.cores),
-        "next_step": _next_step(pipeline, evidence),
+        "next_step": _next_step(pipeline, evidence, uneven=bool(shares.evidence())),
         "host_input_time_us": {
             "enqueue": time.enqueue_us,
             "demanded_file_read": time.demanded_file_read_us,
@@ -77,26 +81,39 @@ def _op_evidence(pipeline: InputPipeline) -> tuple[str, ...]:
     """What the hosts spend most of their input time on, where steps wait for it."""
     if pipeline.bottleneck.input_classification not in {"host", "both"} or not pipeline.ops:
         return ()
-    spent: dict[str, float] = {}
-    for op in pipeline.ops:
-        spent[op.category] = spent.get(op.category, 0.0) + op.self_time_ratio
-    most = max(spent, key=spent.__getitem__)
-    longest = next(op for op in pipeline.ops if op.category == most)
-    if spent[most] <= 0:
+    # Who asks a prefetching iterator waits there for the others, which is no work.
+    working = [op for op in pipeline.ops if not op.name.endswith(_PREFETCH)]
+    total = sum(op.self_time_ratio for op in working)
+    if total <= 0:
         return ()
+    spent: dict[str, float] = {}
+    for op in working:
+        spent[op.category] = spent.get(op.category, 0.0) + op.self_time_ratio / total
+    most = max(spent, key=spent.__getitem__)
+    longest = next(op for op in working if op.category == most)
+    aside = "" if len(working) == len(pipeline.ops) else ", waiting for prefetched data aside,"
     return (
-        f"Of the self time of the hosts' input operations {spent[most]:.1%} is {most.lower()}, "
-        f"most of it in {longest.name} ({longest.self_time_ratio:.1%}).",
+        f"Of the self time of the hosts' input operations{aside} {spent[most]:.1%} is "
+        f"{most.lower()}, most of it in {longest.name} ({longest.self_time_ratio / total:.1%}).",
     )
 
 
-def _next_step(pipeline: InputPipeline, evidence: Sequence[str]) -> str:
+def _statement(bound: Bottleneck, *, uneven: bool) -> str:
+    """The conclusion; of all cores' time, so that one which waits long is hardly in it."""
+    if bound.input_classification != "device" or not uneven:
+        return bound.input_statement
+    return bound.input_statement.replace(ELSEWHERE, "One waits far longer than the others.")
+
+
+def _next_step(pipeline: InputPipeline, evidence: Sequence[str], *, uneven: bool) -> str:
     if pipeline.bottleneck.input_classification == "unknown":
         return (
             "Annotate the steps, or capture for longer than one step: only steps tell how long "
             "the input was waited for."
         )
     is_bound = pipeline.bottleneck.input_classification in {"host", "both"}
+    if uneven and not is_bound:
+        return "Look at the input of the one that waits longest: the others wait for it."
     if is_bound and evidence and not pipeline.time.uses_tf_data:
         return (
             "Make what the annotations named in the evidence do faster, or do it ahead of the "
