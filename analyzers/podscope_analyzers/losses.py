@@ -37,19 +37,19 @@ _THINGS: Final = (
 )
 _LOST: Final = r"(?:dropped|lost|discarded|overwritten|not\s+(?:recorded|collected))"
 # "12 events dropped because of the limit", "dropped 12 device events".
+# These take longer to compile than a capture without messages takes to look through: the module
+# ``re`` does so at the first message, and keeps them.
 _COUNTED: Final = (
-    re.compile(rf"\b([0-9][0-9,]*)\s+{_THINGS}\s+(?:(?:was|were|have\s+been)\s+)?{_LOST}", re.I),
-    re.compile(rf"\b{_LOST}:?\s+([0-9][0-9,]*)\s+{_THINGS}", re.I),
+    rf"\b([0-9][0-9,]*)\s+{_THINGS}\s+(?:(?:was|were|have\s+been)\s+)?{_LOST}",
+    rf"\b{_LOST}:?\s+([0-9][0-9,]*)\s+{_THINGS}",
 )
-_UNCOUNTED: Final = re.compile(
+_UNCOUNTED: Final = (
     rf"\b{_THINGS}\s+(?:(?:was|were|have\s+been|may\s+be|are|being)\s+)*{_LOST}"
-    rf"|\b{_LOST}\s+(?:some\s+)?{_THINGS}",
-    re.I,
+    rf"|\b{_LOST}\s+(?:some\s+)?{_THINGS}"
 )
-_TRUNCATED: Final = re.compile(
+_TRUNCATED: Final = (
     r"truncat|buffers?\s+(?:is|was|were|are)?\s*(?:full|exhausted)|buffer\s+overflow"
-    r"|exceed\w*\s+(?:the\s+)?\S*\s*(?:limit|maximum|size)|too\s+many\s+events|ran\s+out\s+of\s+buffer",
-    re.I,
+    r"|exceed\w*\s+(?:the\s+)?\S*\s*(?:limit|maximum|size)|too\s+many\s+events|ran\s+out\s+of\s+buffer"
 )
 # `dropped_traces` of TPU planes; `drop_remainder` of tf.data is something else.
 _DROP_STAT: Final = re.compile(r"(?:^|[_ ])(?:dropped|lost|discarded)(?:[_ ]|$)", re.I)
@@ -109,15 +109,15 @@ def _of_message(host: str, message: str) -> list[Loss]:
     counts = [
         min(int(number.replace(",", "")[:19]), _MAX_COUNT)
         for pattern in _COUNTED
-        for number in pattern.findall(message)
+        for number in re.findall(pattern, message, re.IGNORECASE)
     ]
     if counts:
         # A tracer may say that it dropped nothing.
         total = min(sum(counts), _MAX_COUNT)
         return [Loss(host, "", EVENTS_DROPPED, total)] if total else []
-    if _UNCOUNTED.search(message):
+    if re.search(_UNCOUNTED, message, re.IGNORECASE):
         return [Loss(host, "", EVENTS_DROPPED, UNKNOWN_COUNT)]
-    if _TRUNCATED.search(message):
+    if re.search(_TRUNCATED, message, re.IGNORECASE):
         return [Loss(host, "", TRACE_TRUNCATED, UNKNOWN_COUNT)]
     return []
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from podscope_analyzers.tf_data.loaders import Loaders
     from podscope_analyzers.tf_data.pipelines import TfDataStats
 
-PARTIAL_VERSION: Final = 17
+PARTIAL_VERSION: Final = 18
 PART_VERSION: Final = 2
 
 

@@ -39,7 +39,9 @@ def analyze_host(buffer: bytes | memoryview | mmap, host: str) -> HostPartial:
     )
 
 
-def open_host(buffer: bytes | memoryview | mmap, host: str) -> HostPartial:
+def open_host(
+    buffer: bytes | memoryview | mmap, host: str, *, tool: str | None = None
+) -> HostPartial:
     """One host's XSpace, of which each section is computed when it is first read.
 
     What one tool needs is computed faster than what all need; but the bytes and all that was
@@ -49,12 +51,15 @@ def open_host(buffer: bytes | memoryview | mmap, host: str) -> HostPartial:
     Args:
         buffer: The file's bytes.
         host: The host's name in the capture.
+        tool: The only one that is asked, if only one is: what it does not show is not computed.
 
     Raises:
+        UnknownToolError: there is no such tool.
         XSpaceError: the structure of the bytes is not that of a valid XSpace. Reading a section
             raises it too.
     """
-    sections = HostSections(open_xspace(buffer), host)
+    with_children = tool is None or find_tool(tool).shows_children
+    sections = HostSections(open_xspace(buffer), host, with_children=with_children)
     partial = lazily(
         HostPartial,
         {

@@ -84,6 +84,7 @@ class Tool:
         first_host_in_xprof: Whether XProf's answer, asked without a host, is of the first in name
             order alone; ours is of all hosts together.
         parts: Which of ``partials.PARTS`` it works on beside the stats.
+        shows_children: Whether it shows what the devices' operations are made of.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Tool:
     keeps_incomplete_steps: bool = False
     first_host_in_xprof: bool = False
     parts: tuple[str, ...] = ()
+    shows_children: bool = False
 
     @cached_property
     def _module(self) -> ToolModule:
@@ -125,8 +127,8 @@ _ROWS: tuple[Tool, ...] = (
     Tool("input_pipeline_analyzer", "Input pipeline", "both"),
     Tool("tf_data_bottleneck_analysis", "tf.data bottlenecks", "both"),
     Tool("framework_op_stats", "Framework operations", "both"),
-    Tool("op_profile", "Op profile", "both", first_host_in_xprof=True),
-    Tool("hlo_stats", "HLO instructions", "both", first_host_in_xprof=True),
+    Tool("op_profile", "Op profile", "both", first_host_in_xprof=True, shows_children=True),
+    Tool("hlo_stats", "HLO instructions", "both", first_host_in_xprof=True, shows_children=True),
     Tool("roofline_model", "Roofline", "both", first_host_in_xprof=True),
     Tool("graph_viewer", "Graph viewer", "host", parts=("programs",)),
     Tool("kernel_stats", "GPU kernels", "both", keeps_incomplete_steps=True),

@@ -45,10 +45,12 @@ class HostSections:
     Args:
         space: The host's XSpace.
         host: Its name in the capture.
+        with_children: Whether the device's operations are wanted with what they are made of.
     """
 
-    def __init__(self, space: "XSpace", host: str) -> None:
+    def __init__(self, space: "XSpace", host: str, *, with_children: bool = True) -> None:
         self._space = space
+        self._with_children = with_children
         self.host = host
         self._step_events: dict[int, StepEvents] = {}
         self._active_spans: dict[int, Spans] = {}
@@ -102,7 +104,9 @@ class HostSections:
             self._step_events[id(plane)], by_row = self._read_steps(planes[id(plane)])
             return by_row
 
-        return device_op_database(self._prepared, self._programs, visit)
+        return device_op_database(
+            self._prepared, self._programs, visit, with_children=self._with_children
+        )
 
     def _read_steps(self, plane: "PreparedPlane") -> "tuple[StepEvents, StepTimes]":
         from podscope_analyzers.steps.device import read_device_steps

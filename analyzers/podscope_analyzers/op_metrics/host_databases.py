@@ -7,7 +7,6 @@ from podscope_analyzers.core_details import core_details
 from podscope_analyzers.hlo import Programs
 from podscope_analyzers.op_metrics.database import OpDatabase
 from podscope_analyzers.op_metrics.duty_cycle import core_activity, sum_over_chips
-from podscope_analyzers.op_metrics.gpu import gpu_plane_ops
 from podscope_analyzers.op_metrics.host import host_plane_ops
 from podscope_analyzers.op_metrics.tpu.lines import ModuleKey
 from podscope_analyzers.op_metrics.tpu.sparse_core import sparse_core_ops
@@ -33,7 +32,11 @@ def _nothing_more(plane: OpPlane) -> StepTimes:
 
 
 def device_op_database(
-    space: OpSpace, programs: Programs, also: Callable[[OpPlane], StepTimes] = _nothing_more
+    space: OpSpace,
+    programs: Programs,
+    also: Callable[[OpPlane], StepTimes] = _nothing_more,
+    *,
+    with_children: bool = True,
 ) -> OpDatabase:
     """Operations on a host's devices, summed over them; empty without devices.
 
@@ -43,19 +46,28 @@ def device_op_database(
         also: Called with every plane while its events are decoded: a host's devices may have
             more events than fit into memory together. Of a TensorCore it gives self times by
             step, of the rows of the plane's event metadata.
+        with_children: Whether the database has what a TPU's operations are made of.
     """
     planes = device_planes(space)
     if planes and planes[0].name.startswith(GPU_PREFIX):
+        # Costs of GPUs are much code, which hosts with TPUs do without.
+        from podscope_analyzers.op_metrics.gpu import gpu_plane_ops
+
         parts = []
         for plane in planes:
             parts.append(gpu_plane_ops(plane, programs))
             also(plane)
         return _bounded(OpDatabase.combine(parts))
-    return _tpu_database(space, planes, programs, also)
+    return _tpu_database(space, planes, programs, also, with_children=with_children)
 
 
 def _tpu_database(
-    space: OpSpace, planes: list[OpPlane], programs: Programs, also: Callable[[OpPlane], StepTimes]
+    space: OpSpace,
+    planes: list[OpPlane],
+    programs: Programs,
+    also: Callable[[OpPlane], StepTimes],
+    *,
+    with_children: bool,
 ) -> OpDatabase:
     tensor_cores = [plane for plane in planes if is_tensor_core(plane.name)]
     offloaded: dict[ModuleKey, OpDatabase] = {}
@@ -68,7 +80,7 @@ def _tpu_database(
             also(plane)
     parts = []
     for plane in tensor_cores:
-        ops, op_of_row = tensor_core_ops(plane, programs, offloaded)
+        ops, op_of_row = tensor_core_ops(plane, programs, offloaded, with_children=with_children)
         activity[id(plane)] = core_activity(plane)
         by_step = StepTimes.combine([also(plane)], [op_of_row])
         parts.append(_bounded(replace(ops, step_times=by_step)))

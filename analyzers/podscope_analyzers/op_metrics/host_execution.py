@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podscope_analyzers.hlo import Instruction, Programs
-from podscope_analyzers.hlo.cost import UNKNOWN_COST, instruction_cost
 from podscope_analyzers.kernels import natural_order, nest
 from podscope_analyzers.op_metrics.database import CostSource, OpDatabase
 from podscope_analyzers.op_metrics.framework_view import UNKNOWN_TYPE
@@ -318,6 +317,9 @@ def _costs(
     known: Sequence[Instruction | None], occurrences: NDArray[np.int64]
 ) -> dict[str, NDArray[np.float64]]:
     """Work by the same estimate as for GPUs: arithmetic on shapes, per run."""
+    # Much code, which hosts with devices do without.
+    from podscope_analyzers.hlo.cost import UNKNOWN_COST, instruction_cost
+
     costs = [instruction_cost(one) if one else UNKNOWN_COST for one in known]
 
     def total(name: str) -> NDArray[np.float64]:

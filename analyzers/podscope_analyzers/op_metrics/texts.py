@@ -12,10 +12,9 @@ class TextTable:
     """Distinct texts numbered in order of appearance; 0 is the empty text."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
-        self._codes: dict[str, int] = {"": 0}
+        distinct = dict.fromkeys(("", *texts))
+        self._codes: dict[str, int] = dict(zip(distinct, range(len(distinct)), strict=True))
         self._texts: tuple[str, ...] = ("",)
-        for text in texts:
-            self.code(text)
 
     def __len__(self) -> int:
         return len(self._codes)

@@ -70,7 +70,7 @@ def app(args: Sequence[str], prog_name: str, *, standalone_mode: bool = False) -
         if len(found.files) > 1:
             _warn(f"{tool} answers for one host; this is {first}, choose with --host")
         found = found.only(first)
-    analyzed = analyze_hosts(found)
+    analyzed = analyze_hosts(found, tool)
     try:
         _print(given, parameters, analyzed)
     except XSpaceError as error:
@@ -117,8 +117,12 @@ def _warn(message: str) -> None:
     sys.stderr.write(f"podscope: {message}\n")
 
 
-def analyze_hosts(run: ProfileRun) -> AnalyzedRun:
+def analyze_hosts(run: ProfileRun, tool: str | None = None) -> AnalyzedRun:
     """Analyze every host; one that cannot be read costs only itself.
+
+    Args:
+        run: Whose hosts.
+        tool: The only one that is asked, if only one is.
 
     Raises:
         PodscopeError: none can be read; the error is the first host's.
@@ -126,10 +130,11 @@ def analyze_hosts(run: ProfileRun) -> AnalyzedRun:
     partials: list[HostPartial] = []
     failures: list[tuple[str, PodscopeError]] = []
     # Of many hosts, none may stay in memory with all that was decoded of it.
-    read = open_host if len(run.files) == 1 else analyze_host
+    is_alone = len(run.files) == 1
     for file in sorted(run.files, key=lambda file: file.host):
         try:
-            partial = read(file.read(), file.host)
+            raw, host = file.read(), file.host
+            partial = open_host(raw, host, tool=tool) if is_alone else analyze_host(raw, host)
             # Tools that work on parts answer for the first host alone.
             partials.append(partial.without_parts() if partials else partial)
         except (AnalyzerError, CollectorError) as error:

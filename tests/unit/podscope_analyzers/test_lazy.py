@@ -69,10 +69,18 @@ def test_every_tool_says_the_same_of_a_host_that_is_read_as_needed(device: str) 
     raw = _raw(device)
     whole = analyze_host(raw, "h")
     for tool in TOOLS:
-        part = open_host(raw, "h")
+        part = open_host(raw, "h", tool=tool)
         expected = run_tool(tool, [whole], Scope(["h"])).to_json()
         assert run_tool(tool, [part], Scope(["h"])).to_json() == expected
         assert _xprof(tool, open_host(raw, "h")) == _xprof(tool, whole)
+
+
+def test_what_operations_are_made_of_is_left_out_for_a_tool_that_does_not_show_it() -> None:
+    raw = _raw("tpu-v5e")
+    shown = {tool: open_host(raw, "h", tool=tool).device_ops for tool in TOOLS}
+    made_of = {tool: len(ops) - ops.top_count for tool, ops in shown.items()}
+    assert {tool for tool, count in made_of.items() if count} == {"op_profile", "hlo_stats"}
+    assert made_of["op_profile"] == made_of["hlo_stats"]
 
 
 def test_a_host_that_is_read_as_needed_stores_the_same_bytes() -> None:

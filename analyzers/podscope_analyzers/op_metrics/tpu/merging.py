@@ -23,6 +23,8 @@ def merge_ops(
     core_type: CoreType,
     linked: list[OpDatabase],
     programs: Programs,
+    *,
+    with_children: bool = True,
 ) -> tuple[OpDatabase, NDArray[np.intp]]:
     """One row per operation; costs of the metadata times occurrences.
 
@@ -34,6 +36,7 @@ def merge_ops(
         core_type: Of the plane's core.
         linked: Databases that an event's ``link`` numbers.
         programs: Give fusions their fused instructions.
+        with_children: Whether the database has what operations are made of.
 
     Returns:
         The database, and the operation of every row of the metadata, -1 for none, shape (m,).
@@ -97,6 +100,8 @@ def merge_ops(
         # Each addition is to an unsigned integer.
         normalized_total_op_time_ps=int(np.trunc(normalized_self_ps).astype(np.int64).sum()),
     )
+    if not with_children:
+        return database, op_of_row
     links = np.full(count, -1, np.int64)
     for part in reversed(parts):
         at, link = part.first_linked[rows[taken]], part.link[rows[taken]]

@@ -23,7 +23,11 @@ from podscope_analyzers.planes import OP_LINES
 
 
 def tensor_core_ops(
-    plane: OpPlane, programs: Programs, sparse_core: Mapping[ModuleKey, OpDatabase]
+    plane: OpPlane,
+    programs: Programs,
+    sparse_core: Mapping[ModuleKey, OpDatabase],
+    *,
+    with_children: bool = True,
 ) -> tuple[OpDatabase, NDArray[np.intp]]:
     """Operations of one TensorCore.
 
@@ -32,6 +36,7 @@ def tensor_core_ops(
         programs: Gives fusions their fused instructions.
         sparse_core: Operations of SparseCore modules, by offloading core and start id; they
             become children of the operation that waits for them.
+        with_children: Whether these and fused instructions are wanted.
 
     Returns:
         Them, and the operation of every row of the plane's event metadata, -1 for none, (m,).
@@ -56,7 +61,12 @@ def tensor_core_ops(
         first = begin if first is None else min(first, begin)
         last = max(last, end)
     database, op_of_row = merge_ops(
-        plane.event_metadata, parts, CoreType.TENSOR_CORE, list(sparse_core.values()), programs
+        plane.event_metadata,
+        parts,
+        CoreType.TENSOR_CORE,
+        list(sparse_core.values()),
+        programs,
+        with_children=with_children,
     )
     total_ps = last - first if first is not None else 0
     return database.with_total_time(total_ps).with_idle(), op_of_row
