@@ -1,6 +1,5 @@
 """How ``podscope analyze`` prints results for people."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,9 +14,8 @@ from podscope_analyzers.result import Cell, Column, Scope, Table, ToolResult
 from podscope_collector.cli.analyze_documents import chosen_tables, summarize
 from podscope_collector.cli.analyze_overview import print_advice, print_overview
 from podscope_collector.cli.analyze_pod import print_pod
+from podscope_collector.cli.consoles import result_console
 
-# A pipe has no width; wide enough that no cell of ours is cut.
-_PIPE_WIDTH = 1000
 _MAX_CELL = 80
 
 
@@ -27,7 +25,7 @@ def print_result(result: ToolResult, name: str | None) -> None:
     Raises:
         RequestError: no table has this name.
     """
-    console = _console()
+    console = result_console()
     tables = chosen_tables(result, name)
     if name is None:
         _heading(console, result)
@@ -50,7 +48,7 @@ def print_result(result: ToolResult, name: str | None) -> None:
 def print_summary(partials: Sequence[HostPartial], scope: Scope) -> None:
     """What the run is, and which tools have something to say about it."""
     found = summarize(partials, scope)
-    console = _console()
+    console = result_console()
     _heading(console, found.overview)
     console.print(_hosts(partials))
     print_advice(console, found.overview.advice)
@@ -85,12 +83,6 @@ def _hosts(partials: Sequence[HostPartial]) -> RichTable:
             "" if longest is None else f"{longest[0].replace('_', ' ')} {longest[1]:.0%}",
         )
     return shown
-
-
-def _console() -> Console:
-    if sys.stdout.isatty():
-        return Console(highlight=False)
-    return Console(highlight=False, width=_PIPE_WIDTH, soft_wrap=True)
 
 
 def _heading(console: Console, result: ToolResult) -> None:

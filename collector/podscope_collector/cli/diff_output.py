@@ -1,18 +1,16 @@
 """How ``podscope diff`` prints a comparison for people."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from podscope_analyzers.registry import TOOLS, nearest
+from podscope_collector.cli.consoles import result_console
 from podscope_collector.errors import RequestError
 
 MOST_ROWS: Final = 20
-_PIPE_WIDTH: Final = 1000
 _MAX_CELL: Final = 60
 _WORDS: Final = {
     "significant": "significant",
@@ -27,9 +25,7 @@ def print_comparison(document: Mapping[str, Any], name: str | None) -> None:
     Raises:
         RequestError: no table has this name.
     """
-    console = Console(highlight=False)
-    if not sys.stdout.isatty():
-        console = Console(highlight=False, width=_PIPE_WIDTH, soft_wrap=True)
+    console = result_console()
     tables = document["tables"]
     if name is not None and name not in tables:
         message = f"the comparison has no table '{name}'{nearest(name, tables)}"

@@ -329,3 +329,12 @@ def test_a_bucket_is_a_service_s_and_the_message_says_the_command(podscope: Pods
     ended = podscope("s3://team/logs", "--tool", "overview_page")
     assert ended.code == 3
     assert "'podscope import s3://team/logs'" in ended.err
+
+
+@pytest.mark.parametrize("tool", ["memory_profile", "roofline_model"])
+def test_lines_to_a_pipe_do_not_end_in_blanks(
+    podscope: Podscope, simulated: Path, tool: str
+) -> None:
+    lines = podscope(simulated, "--tool", tool).out.splitlines()
+    assert len(lines) > 5
+    assert [line for line in lines if line.endswith(" ")] == []
