@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 
@@ -313,7 +313,11 @@ def _hosts(stats: CaptureStats) -> HostMetrics | None:
         throttled=sum(fact.throttled for _, fact in facts),
         throttled_host=max(facts, key=lambda item: item[1].throttled)[0],
     )
-    compiled = [(_compile_ratio(f), host, f) for host, f in facts if f.compilations is not None]
+    compiled = [
+        (_compile_ratio(f), host, f)
+        for host, f in facts
+        if f.compilations is not None and is_share(_compile_ratio(f))
+    ]
     if compiled:
         ratio, host, fact = max(compiled, key=lambda item: item[0])
         found = replace(
@@ -322,15 +326,20 @@ def _hosts(stats: CaptureStats) -> HostMetrics | None:
     functions = [one for _, fact in facts for one in fact.functions if one.calls > 1]
     if functions:
         found = replace(found, function=max(functions, key=lambda f: f.expensive_ratio))
-    barriers = [(h, f.barrier_ratio) for h, f in facts if f.barrier_ratio is not None]
+    barriers = [(h, f.barrier_ratio) for h, f in facts if is_share(f.barrier_ratio)]
     if barriers:
         mean = sum(ratio for _, ratio in barriers) / len(barriers)
         found = replace(found, barrier_ratio=mean, barrier_outliers=outliers(barriers))
-    prints = [(f.debug_print_ratio, h) for h, f in facts if f.debug_print_ratio is not None]
+    prints = [(f.debug_print_ratio, h) for h, f in facts if is_share(f.debug_print_ratio)]
     if prints:
         ratio, host = max(prints)
         found = replace(found, debug_print_ratio=ratio, debug_print_host=host)
     return _with_memory(found, facts)
+
+
+def is_share(ratio: float | None) -> TypeGuard[float]:
+    """Whether it was measured: of more than all there is, the capture is damaged."""
+    return ratio is not None and 0.0 <= ratio <= 1.0
 
 
 def outliers(shares: Sequence[tuple[str, float]]) -> tuple[tuple[str, float], ...]:

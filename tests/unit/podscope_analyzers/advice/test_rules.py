@@ -527,6 +527,11 @@ def test_kernel_launches_are_judged_by_their_share(share: float, severity: str |
     assert found.get("kernel_launch_bound") == severity
 
 
+def test_a_share_of_more_than_all_there_is_was_not_measured() -> None:
+    damaged = tpu(busy(fusion=100), extra=[("barrier-cores.1", 50, 10_000_000)])
+    assert "barrier_cores" not in [advice.code for advice in advice_on([damaged])]
+
+
 def test_a_capture_with_nothing_in_it_gets_no_advice() -> None:
     assert advice_on([xplane_pb2.XSpace(hostnames=["vm"]).SerializeToString()]) == []
 
