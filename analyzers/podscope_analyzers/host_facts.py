@@ -42,7 +42,16 @@ _THROTTLED_RATIO: Final = 0.01
 _NO_BARRIER_PS: Final = (0, 1250)
 _TARGETS: Final = {BARRIER: _NO_BARRIER_PS, DEBUG_PRINT: ()}
 _SHORT_STEP_RATIO: Final = 0.01
-_TRACED: Final = ("traced", "eager")
+# What a call of a tf.function says of how it ran, and of what compiled it.
+_MODES: Final = {
+    "eager": ("eager", ""),
+    "concrete": ("concrete", ""),
+    "traced-xla": ("traced", "xla"),
+    "traced-nonXla": ("traced", "other"),
+    "notTraced-xla": ("not_traced", "xla"),
+    "notTraced-nonXla": ("not_traced", "other"),
+}
+_COSTLY: Final = ("traced", "eager")
 
 
 @dataclass(frozen=True)
@@ -61,12 +70,25 @@ class MemoryFact:
 
 @dataclass(frozen=True)
 class TracedFunction:
-    """A tf.function, and the share of its time that was tracing or eager execution."""
+    """A tf.function, and the share of its time that was tracing or eager execution.
+
+    Attributes:
+        time_ps: Its own, without functions that it calls.
+        tracing_count: How often it had been traced at its last call, as far as calls say.
+        compiler: ``xla``, ``other``, ``mixed`` where calls differ, empty where none says.
+        mode_calls: Calls by how they ran: ``traced``, ``not_traced``, ``eager``, ``concrete``
+            or ``unknown``.
+        mode_time_ps: Time likewise.
+    """
 
     name: str
     calls: int
     expensive_ratio: float
     time_ps: int
+    tracing_count: int
+    compiler: str
+    mode_calls: Mapping[str, int]
+    mode_time_ps: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -170,9 +192,10 @@ def _functions(space: PreparedSpace) -> tuple[TracedFunction, ...]:
     plane = space.plane(HOST_PLANE)
     if plane is None or stat not in plane.stat_names:
         return ()
-    totals: dict[str, list[int]] = {}
+    counts = {"tracing_count"} & plane.stat_names
+    found: dict[str, _Calls] = {}
     for line in plane.lines:
-        columns = line.columns((stat,))
+        columns = line.columns((stat, *counts))
         codes, modes = columns.stat(stat).strings()
         called = np.flatnonzero(codes >= 0)
         if not len(called):
@@ -182,20 +205,48 @@ def _functions(space: PreparedSpace) -> tuple[TracedFunction, ...]:
         if order is not None:
             called, start, duration = called[order], start[order], duration[order]
         self_ps = nest(start, duration).self_ps
-        is_costly = np.array([mode.startswith(_TRACED) for mode in modes])[codes[called]]
-        rows = columns.metadata[called]
-        for row in np.unique(rows).tolist():
-            own = rows == row
-            entry = totals.setdefault(plane.event_metadata.names[row], [0, 0, 0])
-            entry[0] += int(own.sum())
-            entry[1] += int(self_ps[own & is_costly].sum())
-            entry[2] += int(self_ps[own].sum())
-    found = [
-        TracedFunction(name, calls, costly / total if total else 0.0, total)
-        for name, (calls, costly, total) in totals.items()
-    ]
-    found.sort(key=lambda function: (-function.time_ps, function.name))
-    return tuple(found[:MAX_FUNCTIONS])
+        traced = columns.stat("tracing_count").ints()[called] if counts else 0 * start
+        rows, code = columns.metadata[called], codes[called]
+        for row, mode in {*zip(rows.tolist(), code.tolist(), strict=True)}:
+            own = (rows == row) & (code == mode)
+            function = found.setdefault(plane.event_metadata.names[row], _Calls())
+            times = int(traced[own].max())
+            function.add(modes[mode], int(own.sum()), int(self_ps[own].sum()), times)
+    functions = [calls.function(name) for name, calls in found.items()]
+    functions.sort(key=lambda function: (-function.time_ps, function.name))
+    return tuple(functions[:MAX_FUNCTIONS])
+
+
+class _Calls:
+    """The calls of one function, as they are found."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, int] = {}
+        self.time_ps: dict[str, int] = {}
+        self.compilers: set[str] = set()
+        self.tracing_count = 0
+
+    def add(self, told: str, calls: int, time_ps: int, tracing_count: int) -> None:
+        mode, compiler = _MODES.get(told, ("unknown", ""))
+        self.calls[mode] = self.calls.get(mode, 0) + calls
+        self.time_ps[mode] = self.time_ps.get(mode, 0) + time_ps
+        self.tracing_count = max(self.tracing_count, tracing_count)
+        if compiler:
+            self.compilers.add(compiler)
+
+    def function(self, name: str) -> TracedFunction:
+        total_ps = sum(self.time_ps.values())
+        costly_ps = sum(self.time_ps.get(mode, 0) for mode in _COSTLY)
+        return TracedFunction(
+            name=name,
+            calls=sum(self.calls.values()),
+            expensive_ratio=costly_ps / total_ps if total_ps else 0.0,
+            time_ps=total_ps,
+            tracing_count=self.tracing_count,
+            compiler="mixed" if len(self.compilers) > 1 else "".join(self.compilers),
+            mode_calls=dict(sorted(self.calls.items())),
+            mode_time_ps=dict(sorted(self.time_ps.items())),
+        )
 
 
 def _memory(allocations: Allocations) -> list[MemoryFact]:

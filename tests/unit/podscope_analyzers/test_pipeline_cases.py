@@ -562,10 +562,10 @@ def test_every_kind_of_time_has_its_place_in_the_pod_viewer() -> None:
     assert record["bottleneck"] == "Device collective communication"
 
 
-def traced(*events: tuple[str, int, int, str]) -> list[tuple[str, int, int, Stats]]:
+def called(*events: tuple[str, int, int, str, int]) -> list[tuple[str, int, int, Stats]]:
     return [
-        (name, start, duration, {"tf_function_call": mode, "tracing_count": 1})
-        for name, start, duration, mode in events
+        (name, start, duration, {"tf_function_call": mode, "tracing_count": count})
+        for name, start, duration, mode, count in events
     ]
 
 
@@ -575,42 +575,58 @@ def traced(*events: tuple[str, int, int, str]) -> list[tuple[str, int, int, Stat
     [
         (
             {
-                "one": traced(
-                    ("decrement", 10, 100, "traced-nonXla"),
-                    ("decrement", 150, 20, "notTraced-nonXla"),
-                    ("decrement", 200, 80, "traced-nonXla"),
+                "one": called(
+                    ("decrement", 10, 100, "traced-nonXla", 1),
+                    ("decrement", 150, 20, "notTraced-nonXla", 2),
+                    ("decrement", 200, 80, "traced-nonXla", 3),
                 ),
-                "two": traced(
-                    ("decrement", 20, 100, "traced-nonXla"),
-                    ("decrement", 160, 20, "notTraced-nonXla"),
-                    ("decrement", 210, 80, "traced-xla"),
+                "two": called(
+                    ("decrement", 20, 100, "traced-nonXla", 2),
+                    ("decrement", 160, 20, "notTraced-nonXla", 2),
+                    ("decrement", 210, 80, "traced-xla", 4),
                 ),
             },
-            {"decrement": (6, 400, 0.9)},
+            [("decrement", 4, "mixed", {"traced": (4, 360), "not_traced": (2, 40)}, 0.9)],
         ),
         (
             {
-                "one": traced(
-                    ("outer", 10, 100, "traced-nonXla"), ("inner", 30, 40, "notTraced-xla")
+                "one": called(
+                    ("outer", 10, 100, "traced-nonXla", 1), ("inner", 30, 40, "notTraced-xla", 0)
                 )
             },
-            {"outer": (1, 60, 1.0), "inner": (1, 40, 0.0)},
+            [
+                ("inner", 0, "xla", {"not_traced": (1, 40)}, 0.0),
+                ("outer", 1, "other", {"traced": (1, 60)}, 1.0),
+            ],
         ),
         (
             {
-                "one": traced(("eager", 10, 200, "eager")),
-                "two": traced(("concrete", 20, 40, "concrete")),
+                "one": called(("eager", 10, 200, "eager", 0)),
+                "two": called(("concrete", 20, 40, "concrete", 0)),
             },
-            {"eager": (1, 200, 1.0), "concrete": (1, 40, 0.0)},
+            [
+                ("concrete", 0, "", {"concrete": (1, 40)}, 0.0),
+                ("eager", 0, "", {"eager": (1, 200)}, 1.0),
+            ],
         ),
     ],
 )
 def test_tracing_and_eager_execution_are_what_a_function_costs(
-    threads: dict[str, Any], expected: dict[str, tuple[int, int, float]]
+    threads: dict[str, Any], expected: list[tuple[str, int, str, dict[str, Any], float]]
 ) -> None:
-    functions = analyze_host(threads_host("h", **threads), "h").facts.functions
-    found = {one.name: (one.calls, one.time_ps, one.expensive_ratio) for one in functions}
-    assert found == expected
+    partial = analyze_host(threads_host("h", **threads), "h")
+    for facts in (partial.facts, HostPartial.from_bytes(partial.to_bytes()).facts):
+        found = [
+            (
+                one.name,
+                one.tracing_count,
+                one.compiler,
+                {mode: (one.mode_calls[mode], one.mode_time_ps[mode]) for mode in one.mode_calls},
+                one.expensive_ratio,
+            )
+            for one in sorted(facts.functions, key=lambda one: one.name)
+        ]
+        assert found == expected
 
 
 def test_hosts_may_arrive_in_any_order() -> None:

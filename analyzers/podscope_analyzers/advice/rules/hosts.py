@@ -69,6 +69,7 @@ def retraces(hosts: HostMetrics, rule: Rule) -> Finding | None:
         f"'{function.name}' spends {{share}} of its time in tracing or in eager execution, over "
         f"{function.calls:,} calls.",
         Evidence("calls", function.calls),
+        *([Evidence("tracing_count", function.tracing_count)] if function.tracing_count else []),
     )
 
 
