@@ -98,12 +98,12 @@ def gpu_plane_ops(plane: OpPlane, programs: Programs) -> OpDatabase:
 def _line_runs(plane: OpPlane, line: OpLine, keys: _Keys) -> _Runs:
     columns = line.columns(_STATS)
     hlo_codes, paths = columns.stat("hlo_op").strings()
-    # Of nested operations `a::b::c` the innermost ran; -1 for an absent or empty name.
+    # Of nested operations `a::b::c` the innermost ran; -1 for an absent name. An empty one is of
+    # no instruction, so that its event counts for nothing.
     innermost: dict[str, int] = {}
     op_of_code = np.full(len(paths) + 1, -1, np.int64)
     for code, path in enumerate(paths):
-        if path:
-            op_of_code[code] = innermost.setdefault(path.rsplit("::", 1)[-1], len(innermost))
+        op_of_code[code] = innermost.setdefault(path.rsplit("::", 1)[-1], len(innermost))
     names = list(innermost)
     op = op_of_code[hlo_codes]
     tf_codes, frameworks = columns.stat("tf_op").strings()

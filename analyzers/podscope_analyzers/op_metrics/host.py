@@ -11,6 +11,7 @@ from podscope_analyzers.op_metrics.database import IDLE, OpDatabase
 from podscope_analyzers.op_metrics.grouping import first_nonzero, group_rows
 from podscope_analyzers.op_metrics.texts import TextTable
 from podscope_analyzers.op_names import (
+    FrameworkOp,
     OpCategory,
     is_infeed_enqueue_type,
     parse_op_name,
@@ -131,7 +132,7 @@ def _define(plane: OpPlane, line: OpLine, table: _OpTable) -> tuple[Int64s, Int6
         if row == metadata.empty_row or int(ids[row]) in table.rows:
             continue
         op = parse_op_name(metadata.names[row])
-        if op.category != OpCategory.UNKNOWN and op.name:
+        if op.category != OpCategory.UNKNOWN:
             at = int(first[row]) if has_stages else 0
             found.append((at, int(ids[row]), op.name, op.type, 0))
     if has_stages:
@@ -142,8 +143,13 @@ def _define(plane: OpPlane, line: OpLine, table: _OpTable) -> tuple[Int64s, Int6
         )
         for at in group_rows(stages)[1].tolist():
             key, code, row = (int(part) for part in stages[:, at])
-            if code >= 0 and metadata.names[row]:
-                found.append((int(events[at]), key, metadata.names[row], categories[code], key))
+            name = metadata.names[row]
+            if code < 0 or not name:
+                continue
+            # A stage of no category has the type that its name gives.
+            op = FrameworkOp(OpCategory.UNKNOWN, name, categories[code])
+            op = op if op.type else parse_op_name(name)
+            found.append((int(events[at]), key, op.name, op.type, key))
     for _, key, name, op_type, module in sorted(found):
         if key not in table.rows:
             table.rows[key] = table.add(name, op_type, module)

@@ -37,6 +37,16 @@ def metadata_plane(module: hlo_pb2.HloModuleProto, program_id: int = 1) -> dict[
     return {"name": "/host:metadata", "metadata": {named: {"stats": {"Hlo Proto": raw}}}}
 
 
+def test_an_instruction_without_name_counts_for_no_framework_operation(
+    make_planes: MakePlanes,
+) -> None:
+    stats = {"tf_op": "a:A", "hlo_op": "", "program_id": 1}
+    lines = {"s": [kernel("k", 0, 5, **stats), kernel("k", 10, 7, tf_op="a:A")]}
+    ops = device_op_database(make_planes([{"name": "/device:GPU:0", "lines": lines}]), Programs({}))
+    assert ops.text_column("name") == ["a/k", "IDLE"]
+    assert ops.column("time_ps").tolist() == [7 * NS, 10 * NS]
+
+
 @pytest.mark.case("D1")
 def test_kernels_of_framework_operations_and_their_view(make_planes: MakePlanes) -> None:
     both = [

@@ -89,6 +89,18 @@ def test_stages_of_equal_name_are_operations_of_their_own(make_planes: MakePlane
     assert (ops.total_time_ps, ops.total_op_time_ps) == (30 * 10**6, 20 * 10**6)
 
 
+def test_a_stage_of_an_empty_category_has_the_type_of_its_name(make_planes: MakePlanes) -> None:
+    stats = {"_ipl_stage_id": 7, "_ipl_stage_cat": ""}
+    ops = host(make_planes, a=[("scope/mul:Mul", 0, 10, stats), ("plain", 20, 5, stats)])
+    assert rows(ops)[0] == ("scope/mul", "Mul", 2, 15, 15)
+    assert ops.module_id(0) == 7
+
+
+def test_an_operation_without_name_and_type_is_one(make_planes: MakePlanes) -> None:
+    ops = host(make_planes, a=[(":", 0, 10)])
+    assert rows(ops)[0] == ("", "", 1, 10, 10)
+
+
 def test_a_child_that_ends_with_its_parent_is_dropped(make_planes: MakePlanes) -> None:
     ops = host(make_planes, a=[("p:P", 0, 100), ("c:C", 60, 40)])
     assert rows(ops)[0] == ("p", "P", 1, 100, 100)
