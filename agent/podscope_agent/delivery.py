@@ -7,7 +7,7 @@ import grpc
 
 from podscope_agent.errors import RepositoryError, SpoolError
 from podscope_agent.merge import HostPart, with_warnings
-from podscope_agent.repository import Repository
+from podscope_agent.repository import Repository, file_stem
 from podscope_agent.responses import profile_response, room_for
 from podscope_agent.results import ResultSpool
 from podscope_agent.rpc import RpcFailure
@@ -45,6 +45,19 @@ class Delivery:
         self._spool = spool
         self._limit_bytes = limit_bytes
 
+    def check(self, request: wire.ProfileRequest) -> None:
+        """Refuse names that no file can have, before anything is captured for them.
+
+        Raises:
+            RpcFailure: INTERNAL, as a stock server that cannot write.
+        """
+        if request.emit_xspace or not self._repository.allows(request.repository_root):
+            return
+        try:
+            self._repository.check(request.repository_root, request.session_id, file_stem(request))
+        except RepositoryError as error:
+            raise RpcFailure(grpc.StatusCode.INTERNAL, str(error)) from error
+
     def deliver(self, request: wire.ProfileRequest, merged: MergedCapture) -> Delivered:
         """Answer a request with what was captured for it.
 
@@ -63,7 +76,7 @@ class Delivery:
         self, request: wire.ProfileRequest, files: list[HostPart], *, is_empty: bool
     ) -> Delivered:
         """As a stock server does it: under the name that the client calls this host by."""
-        host = request.opts.override_hostname or request.host_name.replace(":", "_")
+        host = file_stem(request)
         metadata: list[tuple[str, str]] = []
         for part in files:
             try:

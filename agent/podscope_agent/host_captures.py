@@ -12,9 +12,9 @@ import grpc
 import structlog
 from google.protobuf.message import DecodeError
 
-from podscope_agent.errors import AgentError
+from podscope_agent.errors import AgentError, RepositoryError
 from podscope_agent.merge import HostPart
-from podscope_agent.repository import Repository
+from podscope_agent.repository import Repository, file_stem
 from podscope_agent.results import PIECE_BYTES, ResultSpool, StoredResult
 from podscope_agent.rpc import RpcFailure
 from podscope_agent.session import HostSession, MergedCapture
@@ -164,6 +164,12 @@ class HostCaptures:
                 "start it with --allow-root"
             )
             raise RpcFailure(grpc.StatusCode.PERMISSION_DENIED, text)
+        if request.write_to_repository:
+            try:
+                root = wanted.repository_root
+                self._repository.check(root, wanted.session_id, file_stem(wanted))
+            except RepositoryError as error:
+                raise RpcFailure(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from error
         # Raises before anything is remembered: a busy host is asked again with the same id.
         self._session.admit(wanted)
         response = own.CaptureResponse(capture_id=request.capture_id, state=State.STATE_RUNNING)
@@ -246,7 +252,7 @@ class HostCaptures:
     def _written(
         self, wanted: wire.ProfileRequest, files: Sequence[HostPart]
     ) -> list[own.CapturedPart]:
-        host = wanted.opts.override_hostname or wanted.host_name.replace(":", "_")
+        host = file_stem(wanted)
         told = []
         for file in files:
             written = self._repository.write(

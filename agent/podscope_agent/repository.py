@@ -11,9 +11,11 @@ from typing import Final
 
 from podscope_agent.errors import RepositoryError
 from podscope_agent.pieces import Pieces
+from podscope_protos.v1 import profiler_service_pb2 as wire
 
 _SCHEMES: Final = ("s3://", "gs://")
-_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,240}")
+# Brackets: clients name their files after addresses, of IPv6 too.
+_NAME = re.compile(r"(?!\.)[A-Za-z0-9._\[\]-]{1,240}")
 _SUFFIX: Final = ".xplane.pb"
 
 
@@ -31,6 +33,11 @@ class WrittenProfile:
     sha256: str
 
 
+def file_stem(request: wire.ProfileRequest) -> str:
+    """What the client calls this host by, as stock servers make a file's name of it."""
+    return request.opts.override_hostname or request.host_name.replace(":", "_")
+
+
 class Repository:
     """Roots below which this agent may write ``session/host.xplane.pb``.
 
@@ -46,11 +53,11 @@ class Repository:
         """Whether a request may have its profile written below ``root``."""
         return self._normal(root) is not None
 
-    def write(self, root: str, session: str, host: str, profile: Pieces) -> WrittenProfile:
-        """Write a profile under a temporary name and move it to its own.
+    def check(self, root: str, session: str, host: str) -> str:
+        """The folder or prefix that a profile would be written below.
 
         Raises:
-            RepositoryError: The root is not allowed, a name is no name, or it cannot be written.
+            RepositoryError: The root is not allowed, or a name is no name.
         """
         base = self._normal(root)
         if base is None:
@@ -60,6 +67,15 @@ class Repository:
             if not _NAME.fullmatch(name):
                 msg = f"'{name[:80]}' is no name of a session or a host"
                 raise RepositoryError(msg)
+        return base
+
+    def write(self, root: str, session: str, host: str, profile: Pieces) -> WrittenProfile:
+        """Write a profile under a temporary name and move it to its own.
+
+        Raises:
+            RepositoryError: The root is not allowed, a name is no name, or it cannot be written.
+        """
+        base = self.check(root, session, host)
         key = f"{session}/{host}{_SUFFIX}"
         try:
             if base.startswith(_SCHEMES):

@@ -64,6 +64,7 @@ class AgentService:
     async def profile(self, body: bytes, context: _Context) -> bytes:
         """Capture all processes of the host."""
         request = _parsed(wire.ProfileRequest, body)
+        self._delivery.check(request)
         capture = self._session.capture(request, context.time_remaining())
         return await self._deliver(request, await capture, context)
 

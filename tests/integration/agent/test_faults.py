@@ -46,6 +46,39 @@ def test_a_target_that_sends_garbage_or_nothing_costs_only_itself(bad: bytes) ->
     assert broken in warning
 
 
+def test_names_that_no_file_can_have_are_refused_before_anything_is_captured(
+    tmp_path: Path,
+) -> None:
+    captured: list[str] = []
+
+    def counted(request: wire.ProfileRequest, _context: grpc.ServicerContext) -> bytes:
+        captured.append(request.session_id)
+        return wire.ProfileResponse(xspace=xspace()).SerializeToString()
+
+    with profiler(counted) as target, agent(target, allow_root=str(tmp_path)) as running:
+        for session, host in [("../up", "h:1"), ("s", "a/b"), ("s", "")]:
+            request = wire.ProfileRequest(
+                repository_root=str(tmp_path), session_id=session, host_name=host
+            )
+            with pytest.raises(grpc.RpcError) as failure:
+                running.call(methods.PROFILE, request.SerializeToString())
+            assert status(failure)[0] is grpc.StatusCode.INTERNAL
+            body = request.SerializeToString()
+            asked = own.CaptureRequest(
+                capture_id=session, profile_request=body, write_to_repository=True
+            )
+            with pytest.raises(grpc.RpcError) as failure:
+                running.call(methods.AGENT_CAPTURE, asked.SerializeToString())
+            assert status(failure)[0] is grpc.StatusCode.INVALID_ARGUMENT
+        assert captured == []
+        request = wire.ProfileRequest(
+            repository_root=str(tmp_path), session_id="s", host_name="[::1]:8466"
+        )
+        running.call(methods.PROFILE, request.SerializeToString())
+    assert captured == ["s"]
+    assert [path.name for path in (tmp_path / "s").iterdir()] == ["[__1]_8466.xplane.pb"]
+
+
 def test_a_capture_whose_client_hangs_up_costs_the_budget_no_more_than_it_recorded() -> None:
     def slow(_request: wire.ProfileRequest, context: grpc.ServicerContext) -> bytes:
         while context.is_active():

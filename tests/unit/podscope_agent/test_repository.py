@@ -5,7 +5,8 @@ import pytest
 
 from podscope_agent.errors import RepositoryError
 from podscope_agent.pieces import Pieces
-from podscope_agent.repository import Repository
+from podscope_agent.repository import Repository, file_stem
+from podscope_protos.v1 import profiler_service_pb2 as wire
 
 
 def test_a_profile_lands_where_a_stock_server_writes_it(tmp_path: Path) -> None:
@@ -49,6 +50,12 @@ def test_a_session_that_is_a_link_leads_nowhere(tmp_path: Path) -> None:
     with pytest.raises(RepositoryError, match="is a link"):
         Repository([str(allowed)]).write(str(allowed), "s", "h", Pieces([b"x"]))
     assert list(other.iterdir()) == []
+
+
+def test_a_host_that_is_called_by_an_ipv6_address_has_a_file(tmp_path: Path) -> None:
+    stem = file_stem(wire.ProfileRequest(host_name="[::1]:8466"))
+    Repository([str(tmp_path)]).write(str(tmp_path), "s", stem, Pieces([b"x"]))
+    assert (tmp_path / "s" / "[__1]_8466.xplane.pb").read_bytes() == b"x"
 
 
 @pytest.mark.parametrize("name", ["", "..", ".hidden", "a/b", "a\n", "x" * 300])
