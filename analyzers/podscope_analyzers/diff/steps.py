@@ -46,7 +46,9 @@ def compare_steps(
     for key in dict.fromkeys((*sides[0], *sides[1])):
         base, other = (side.get(key) for side in sides)
         if base is not None and other is not None:
-            found.append((key, difference(base, other), (None, None)))
+            # What takes no time on either side is no row, and no chance of a false alarm.
+            if base.any() or other.any():
+                found.append((key, difference(base, other), (None, None)))
         else:
             means = tuple(None if one is None else float(one.mean()) for one in (base, other))
             found.append((key, None, (means[0], means[1])))
@@ -59,8 +61,6 @@ def compare_steps(
             rows.append([*told, measure, column.label, *_unmatched(means), column.unit])
             continue
         change = one.other_mean - one.base_mean
-        if not change and not one.base_mean:
-            continue
         rows.append(
             [
                 *told,
