@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from podscope_analyzers.op_metrics.database import OpDatabase
     from podscope_analyzers.result import Loss, Scope, ToolResult
     from podscope_analyzers.step_times import StepTimes
+    from podscope_analyzers.steps import PodSteps
     from podscope_analyzers.steps.alignment import Alignment
     from podscope_analyzers.steps.database import Int64s, StepDatabase
 
@@ -102,7 +103,8 @@ def combine(
             these.
     """
     ordered = sorted(partials, key=lambda partial: partial.host)
-    compared = cache(lambda: _compared_steps(ordered))
+    pod = cache(lambda: _pod_steps(ordered))
+    compared = cache(lambda: _compared_steps(pod) if len(ordered) > 1 else None)
     numbers = (
         cache(lambda: _complete_steps(ordered, is_whole=compared() is None))
         if with_step_times
@@ -111,7 +113,9 @@ def combine(
     joint = Joint(
         ops={name: _databases_of(ordered, name, numbers) for name in ADD_CORES},
         step_numbers=numbers,
-        steps=lambda keep_incomplete: _combined_steps(ordered, keep_incomplete=keep_incomplete),
+        steps=lambda keep_incomplete: _combined_steps(
+            ordered, pod, keep_incomplete=keep_incomplete
+        ),
         compared=compared,
         has_incomplete=lambda: any(p.steps.incomplete_steps().any() for p in ordered),
     )
@@ -394,20 +398,28 @@ def hosts_of(tool: Tool, partials: Sequence[HostPartial]) -> Sequence[HostPartia
     return [min(partials, key=lambda partial: partial.host)]
 
 
-def _combined_steps(ordered: Sequence[HostPartial], *, keep_incomplete: bool) -> "StepDatabase":
+def _pod_steps(ordered: Sequence[HostPartial]) -> "PodSteps":
+    from podscope_analyzers.steps import PodSteps
+
+    return PodSteps.of([partial.steps for partial in ordered])
+
+
+def _combined_steps(
+    ordered: Sequence[HostPartial], pod: "Callable[[], PodSteps]", *, keep_incomplete: bool
+) -> "StepDatabase":
     from podscope_analyzers.steps import combine_step_databases
 
+    if len(ordered) > 1:
+        return pod().common(np.arange(len(ordered)), keep_incomplete=keep_incomplete)
     databases = [partial.steps for partial in ordered]
     return combine_step_databases(databases, keep_incomplete=keep_incomplete)
 
 
-def _compared_steps(ordered: Sequence[HostPartial]) -> "tuple[StepDatabase, Alignment] | None":
-    from podscope_analyzers.steps import PodSteps
-
-    if len(ordered) < 2:
-        return None
-    steps = PodSteps.of([partial.steps for partial in ordered])
-    return steps.compared(np.arange(len(ordered)))
+def _compared_steps(
+    pod: "Callable[[], PodSteps]",
+) -> "tuple[StepDatabase, Alignment] | None":
+    steps = pod()
+    return steps.compared(np.arange(len(steps)))
 
 
 def _lacking_steps(
