@@ -59,15 +59,24 @@ class TpuBackend:
         """Return the figures of every chip of every workload on the host.
 
         Raises:
-            BackendError: a server answers, but with a failure.
+            BackendError: no server answers but with a failure.
         """
         chips: dict[int, DeviceSample] = {}
+        failures: list[BackendError] = []
         for channel in self._channels:
-            for name in self._supported(channel):
+            try:
+                supported = self._supported(channel)
+            except BackendError as error:
+                # A process that hangs must not hide the chips of the others.
+                failures.append(error)
+                continue
+            for name in supported:
                 # A metric that one libtpu lacks must not hide the others.
                 for chip, value in self._per_device(name, self._read(channel, name)):
                     sample = chips.get(chip) or DeviceSample("tpu", str(chip))
                     chips[chip] = _SETTERS[name](sample, value)
+        if failures and not chips:
+            raise failures[0]
         # Chips without a workload have a model and a size all the same.
         for device in range(len(self._kinds)):
             chips.setdefault(device, DeviceSample("tpu", str(device)))

@@ -109,6 +109,15 @@ def test_tpu_figures_become_ratios_and_bytes_per_chip(libtpu: int) -> None:
     assert not any(name.startswith("podscope_device_memory_bandwidth") for name, _ in got)
 
 
+def test_a_process_whose_metrics_fail_does_not_hide_the_chips_of_the_others(libtpu: int) -> None:
+    server, broken = serve(FakeLibtpu(listing=grpc.StatusCode.INTERNAL))
+    got = TpuBackend([f"127.0.0.1:{broken}", f"127.0.0.1:{libtpu}"]).sample()
+    assert [sample.chip for sample in got] == ["0", "1"]
+    with pytest.raises(BackendError, match="INTERNAL"):
+        TpuBackend([f"127.0.0.1:{broken}"]).sample()
+    server.stop(None).wait()
+
+
 def test_a_tpu_without_a_workload_is_no_error() -> None:
     server, port = serve(FakeLibtpu())
     server.stop(None).wait()
