@@ -345,8 +345,8 @@ def op_table(ops: Sequence[dict[str, Any]]) -> Table:
     for name in ("count", "self ms", "share"):
         table.add_column(name, justify="right", no_wrap=True)
     for op in ops:
-        # Shares are of the place's time; the two other places' are 0.
-        share = sum(op[f"{place}_total_self_time_ratio"] for place in PLACES)
+        # Shares are of the place's time; the two other places have 0 of it, or no time at all.
+        share = sum(op[f"{place}_total_self_time_ratio"] or 0 for place in PLACES)
         table.add_row(
             PLACES[op["host_or_device"]],
             op_name(op),
