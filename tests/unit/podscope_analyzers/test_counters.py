@@ -171,7 +171,10 @@ def test_counters_can_be_chosen_by_name_and_chip() -> None:
         listed(partial, chip="x")
 
 
+@pytest.mark.case("2.T1")
 def test_the_references_table_has_hexadecimal_values() -> None:
+    known: Any = run_tool_xprof("perf_counters", [host([("Cycles", 0xABCD)])])
+    assert known["rows"][0]["c"][5] == {"v": 43981.0, "f": "0xabcd"}
     found: Any = run_tool_xprof("perf_counters", [host([("Cycles", (1 << 63) + 1), ("x", 2.5)])])
     first, second = ([cell["v"] for cell in row["c"]] for row in found["rows"])
     assert first == ["h0", 3.0, "kernel", 5.0, "cycles", 2.0**63, "what Cycles counts", ""]
