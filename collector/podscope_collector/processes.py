@@ -105,11 +105,12 @@ def run_worker(settings: CollectorSettings, queues: Sequence[str], concurrency: 
 
 def load_kernels() -> None:
     """Load the analyzers' kernels or compile them, so that no capture has to wait for that."""
-    from podscope_collector.captures.keeping import warm_up
+    from podscope_collector.captures.keeping import unchecked, warm_up
 
     began = time.monotonic()
     try:
-        warm_up()
+        with unchecked():
+            warm_up()
     except Exception:
         # The first profile meets the same, and its host tells it.
         log.exception("kernels_not_ready")

@@ -16,7 +16,7 @@ from podscope_analyzers.result import MissingHost, Scope, Table, ToolResult
 from podscope_analyzers.summary import summarize_hosts
 from podscope_analyzers.xspace import open_xspace, verify
 from podscope_collector.analyses.pod_states import StoredPartial, bring_up_to_date, open_state
-from podscope_collector.captures.recorded_window import recorded_window_ns
+from podscope_collector.captures.statement import statement_of
 from podscope_collector.storage import Storage
 
 _ALL_HOSTS = "ALL_HOSTS"
@@ -46,8 +46,8 @@ def analyze_stored_host(
     """Analyse one stored XSpace; its partial goes to storage.
 
     Returns:
-        ``summary``, ``window_ns``, ``partial_file``, ``partial_digest`` and ``results``, ready for
-        the database.
+        ``summary``, ``window_ns``, ``warnings``, ``partial_file``, ``partial_digest`` and
+        ``results``, ready for the database.
 
     Raises:
         XSpaceError: It is damaged, in whatever part.
@@ -56,7 +56,7 @@ def analyze_stored_host(
     xspace = storage.read_xspace(session, host)
     # On arrival only the structure was checked, and no analysis reads all of it.
     verify(xspace)
-    window_ns = recorded_window_ns(open_xspace(xspace))
+    statement = statement_of(open_xspace(xspace))
     partial = analyze_host(xspace, host)
     # The parts first: whoever finds the partial finds them too.
     for part in PARTS:
@@ -67,7 +67,8 @@ def analyze_stored_host(
     summary = {name: getattr(partial.summary, name) for name in _SUMMARY_FIELDS}
     return {
         "summary": {**summary, "breakdown": dict(partial.summary.breakdown)},
-        "window_ns": window_ns,
+        "window_ns": statement.window_ns,
+        "warnings": list(statement.warnings),
         "partial_file": stored.path,
         "partial_digest": stored.sha256,
         "results": [

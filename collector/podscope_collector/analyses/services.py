@@ -61,8 +61,9 @@ def store_host(
     host.analysis_error = None
     host.analysis_seconds = seconds
     if host.window_start_ns is None:
-        # An agent stored the profile: no byte of it was read until now.
+        # No byte was read until now: an agent stored it, or the kernels were still compiled.
         host.window_start_ns, host.window_stop_ns = found["window_ns"]
+        host.warnings = found["warnings"]
     session.merge(
         HostSummary(
             capture_host_id=host.id,

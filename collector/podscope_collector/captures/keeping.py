@@ -2,7 +2,7 @@
 
 import contextlib
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from mmap import mmap
 
@@ -14,14 +14,11 @@ from podscope_collector.captured_hosts import (
 )
 from podscope_collector.captures.incoming import IncomingProfile
 from podscope_collector.captures.reasons import Failure, NextStep
-from podscope_collector.captures.recorded_window import recorded_window_ns
 from podscope_collector.captures.response import ResponseError, unwrap
+from podscope_collector.captures.statement import Statement, statement_of
 from podscope_collector.captures.states import ReasonCode
 from podscope_collector.errors import InputNotFoundError
 from podscope_collector.storage import PROFILE_FOLDER, Storage, StoredFile
-
-MAX_WARNINGS = 20
-MAX_WARNING_LENGTH = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +46,24 @@ def warm_up() -> None:
     # Of nothing no byte would be looked at.
     with contextlib.suppress(_Invalid):
         _check(b"\x0a\x00")
+
+
+class _Kernels:
+    are_loading = False
+
+
+@contextlib.contextmanager
+def unchecked() -> Iterator[None]:
+    """Store what arrives meanwhile without a look into it: the analysis of every host checks it.
+
+    A worker that compiles its kernels would hold the profiles of its first captures in memory
+    for as long, and begin no further hosts.
+    """
+    _Kernels.are_loading = True
+    try:
+        yield
+    finally:
+        _Kernels.are_loading = False
 
 
 class Keeper:
@@ -110,7 +125,7 @@ class Keeper:
     def keep_xspace(self, xspace: bytes | memoryview, host: str, address: str) -> Kept | Failure:
         """Store a serialised XSpace, as ``keep`` does with the one of an answer."""
         try:
-            found = _check(xspace)
+            found = _arrived(xspace)
         except _Invalid as error:
             return self._reject(xspace, host, address, str(error))
         file = self.storage.put_xspace(self.session, host, xspace)
@@ -138,7 +153,7 @@ class Keeper:
             )
         content = incoming.content()
         try:
-            found = _check(content)
+            found = _arrived(content)
         except _Invalid as error:
             return self._reject(memoryview(content), host, address, str(error))
         file = self.storage.adopt_xspace(
@@ -211,22 +226,18 @@ class _Invalid(Exception):  # noqa: N818 - carries the text of a Failure, never 
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class _Checked:
-    warnings: tuple[str, ...]
-    window_ns: tuple[int | None, int | None]
+def _arrived(xspace: bytes | memoryview | mmap) -> Statement:
+    """What a profile that arrived says; nothing while that would take the compiler's time."""
+    return Statement() if _Kernels.are_loading else _check(xspace)
 
 
-def _check(xspace: bytes | memoryview | mmap) -> _Checked:
-    """The profiler's own complaints in a valid XSpace, and when it was recorded."""
+def _check(xspace: bytes | memoryview | mmap) -> Statement:
+    """What a valid XSpace says."""
     # Brings numba: only a process that has a profile to check pays for it.
     from podscope_analyzers.errors import XSpaceError
     from podscope_analyzers.xspace import open_xspace
 
     try:
-        space = open_xspace(xspace)
-        complaints = [*space.errors, *space.warnings][:MAX_WARNINGS]
-        window_ns = recorded_window_ns(space)
+        return statement_of(open_xspace(xspace))
     except XSpaceError as error:
         raise _Invalid(str(error)) from error
-    return _Checked(tuple(text[:MAX_WARNING_LENGTH] for text in complaints), window_ns)

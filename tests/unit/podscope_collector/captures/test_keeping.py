@@ -2,8 +2,14 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from podscope_agent.simulator import Pod, build_xspace
+from podscope_collector.captures.keeping import Keeper, Kept, unchecked
+from podscope_collector.captures.reasons import Failure
+from podscope_collector.storage import Storage
 
 _PROGRAM = """
 import sys
@@ -33,3 +39,19 @@ def test_a_worker_has_its_kernels_before_the_first_profile(
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == f"{loads} True"
+
+
+def test_what_arrives_while_kernels_are_compiled_is_stored_at_once(tmp_path: Path) -> None:
+    keeper = Keeper(Storage(str(tmp_path)), "s")
+    profile = build_xspace(Pod("cpu", 1, 2), 0)
+    with unchecked():
+        whole = keeper.keep_xspace(profile, "whole", "h:1")
+        # Its analysis finds out, and sets it aside.
+        damaged = keeper.keep_xspace(profile[:-1], "damaged", "h:1")
+    assert isinstance(whole, Kept)
+    assert whole.window_ns == (None, None)
+    assert isinstance(damaged, Kept)
+    assert isinstance(keeper.keep_xspace(profile[:-1], "damaged", "h:1"), Failure)
+    checked = keeper.keep_xspace(profile, "whole", "h:1")
+    assert isinstance(checked, Kept)
+    assert checked.window_ns[0] is not None
