@@ -50,10 +50,11 @@ def _has_device(stats: CaptureStats) -> bool:
     return stats.run_environment.hardware_type in ("GPU", "TPU")
 
 
-def _records(
-    stats: CaptureStats, model: RooflineModel, *, with_programs: bool
-) -> list[RooflineRecord]:
-    """With infeeds and outfeeds, then without; the reference has no records of single programs."""
+def _records(stats: CaptureStats, model: RooflineModel, *, own: bool) -> list[RooflineRecord]:
+    """With infeeds and outfeeds, then without.
+
+    Our own have one of each program; the reference's one of each step of a GPU, without any number.
+    """
     if not _has_device(stats):
         return []
     steps, nothing = stats.steps, OpDatabase.empty()
@@ -62,16 +63,17 @@ def _records(
     found: list[RooflineRecord] = []
     for with_feeds in (True, False):
         found += model.total(stats.device_ops, with_feeds=with_feeds)
-        if with_programs:
+        if own:
             found += model.programs(stats.device_ops, stats.program_titles, with_feeds=with_feeds)
         if stats.run_environment.hardware_type == "TPU":
             found += model.steps(work, numbers, with_feeds=with_feeds)
-        else:
+        elif not own:
             # Operations of GPUs are not told apart by step: these say that there is a step. Of
             # several hosts the reference has an average, steps or not.
+            empty = model.program(nothing, AVERAGE, with_feeds=with_feeds)
             if len(stats.hosts) > 1:
-                found.append(model.program(nothing, AVERAGE, with_feeds=with_feeds))
-            found += (model.program(nothing, str(n), with_feeds=with_feeds) for n in numbers)
+                found.append(empty)
+            found += (replace(empty, step=str(number)) for number in numbers)
     return found
 
 
@@ -189,9 +191,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     with_step_times = wants_step_times(parameters)
     model = _model(stats, own=True)
     # A step without its own operations has nothing to say here.
-    records = [
-        record for record in _records(stats, model, with_programs=True) if record.time_us > 0
-    ]
+    records = [record for record in _records(stats, model, own=True) if record.time_us > 0]
     cores = stats.run_environment.device_core_count
     ceilings = model.ceilings
     tables = {
@@ -362,7 +362,7 @@ def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> object:
         for one in (_XPROF_COLUMNS[at] for at in kept)
     ]
     cores = stats.run_environment.device_core_count
-    every = [_xprof_cells(record, cores) for record in _records(stats, model, with_programs=False)]
+    every = [_xprof_cells(record, cores) for record in _records(stats, model, own=False)]
     cells = [[row[at] for at in kept] for row in every]
     table = XprofTable(columns, cells, _properties(stats, model, is_gpu=is_gpu))
     return [table.to_json(), _diagnostics(stats).to_json()]
