@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { Table, ToolResult } from "../src/api/types";
 import { categoryOf } from "../src/tools/categories";
 import { categoryShares, overviewSteps, topOps } from "../src/tools/overview";
-import { hostUnits, lateHosts, lateSteps, overMedian, podSteps, slowestOfStep } from "../src/tools/pod";
+import { hostUnits, lateHosts, lateSteps, overMedian, podSteps, slowCores, slowestOfStep } from "../src/tools/pod";
 import { deviation, median, readSteps } from "../src/tools/steps";
 
 const column = (id: string, type: "string" | "number" | "integer" = "number", unit = "") => ({ id, label: id, type, unit });
@@ -124,6 +124,12 @@ describe("the pod", () => {
     expect(late && lateSteps(late, 12)).toBe("6 of 6");
     const [old] = lateHosts(resultOf({ straggler: { stragglers: [{ host: "w-0", lateness_us: 290, persistence_ratio: 0.5 }] } }));
     expect(old && lateSteps(old, 12)).toBe("6 of 12");
+  });
+
+  test("a slow core is told with its host, also where no host is late", () => {
+    const verdict = { verdict: "one_host", host: null, stragglers: [], slow_cores: [{ host: "w-0", core: "w-0:1", lateness_us: 6000, lateness_ratio: 0.3 }] };
+    expect(slowCores(resultOf({ straggler: verdict }))).toEqual([{ host: "w-0", core: "w-0:1", latenessMs: 6, latenessRatio: 0.3 }]);
+    expect(slowCores(resultOf({ straggler: { verdict: "one_host" } }))).toEqual([]);
   });
 
   test("where nobody stands out a step still waits for its slowest", () => {

@@ -53,8 +53,8 @@ RULES: Final[tuple[Rule, ...]] = (
         "pod",
         {"high": MIN_LATENESS_RATIO},
         pod.straggler,
-        "Repair or replace that host, or move its extra work away, before tuning anything: every "
-        "step takes as long as the slowest host.",
+        "Repair or replace that host, or move its extra work away, before tuning anything: where "
+        "hosts wait for each other, every step takes as long as the slowest.",
         ("pod_viewer",),
         {"waiting_ratio": MIN_WAITING_RATIO},
     ),

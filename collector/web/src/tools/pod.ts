@@ -131,6 +131,23 @@ export function lateHosts(result: ToolResult): LateHost[] {
   });
 }
 
+export interface SlowCore {
+  readonly host: string;
+  readonly core: string;
+  readonly latenessMs: number;
+  readonly latenessRatio: number | null;
+}
+
+/** Cores that the others of their host wait for, the worst first; a host alone may have one. */
+export function slowCores(result: ToolResult): SlowCore[] {
+  const named: unknown = fieldsOf(result.result["straggler"])["slow_cores"];
+  return (Array.isArray(named) ? named : []).flatMap((row: unknown): SlowCore[] => {
+    const fields = fieldsOf(row);
+    const [host, core, lateness] = [textOf(fields["host"]), textOf(fields["core"]), numberOf(fields["lateness_us"])];
+    return host && core && lateness !== null ? [{ host, core, latenessMs: lateness / 1e3, latenessRatio: numberOf(fields["lateness_ratio"]) }] : [];
+  });
+}
+
 /** In how many of the steps that it recorded the host is late: "6 of 6". */
 export function lateSteps(late: LateHost, stepCount: number): string | null {
   const own = late.stepCount ?? stepCount;

@@ -14,7 +14,7 @@ import { StackedColumns, StackTable, WithTable } from "../../components/stacked-
 import { byName, change, columnDecimals, count, duration, fixed, percent, plural, shortNames, text } from "../../format/numbers";
 import { useShortcuts } from "../../keys";
 import { CATEGORIES, type Category } from "../../tools/categories";
-import { doWait, type LateHost, lateHosts, lateSteps, overMedian, ownMeans, podSteps, type PodSteps, slowestOfStep, type Unit } from "../../tools/pod";
+import { doWait, type LateHost, lateHosts, lateSteps, overMedian, ownMeans, podSteps, type PodSteps, slowCores, slowestOfStep, type Unit } from "../../tools/pod";
 import { mean, median } from "../../tools/steps";
 import { parameter, setQuery, withQuery } from "../../url";
 import type { ToolViewProps } from "../tool/page";
@@ -37,6 +37,16 @@ function verdictOf(late: readonly LateHost[], pod: PodSteps, result: ToolResult)
   const steps = plural(pod.stepCount, "step");
   const worst = late[0];
   const hosts = pod.hosts.length;
+  const core = slowCores(result)[0];
+  if (!worst && core) {
+    const more = slowCores(result).length - 1;
+    return {
+      tone: "warn",
+      clause: `Core ${core.core} of ${core.host} holds its host back.`,
+      sentence: `It takes ${text(duration(core.latenessMs, 3))} of a typical step longer than the other cores of its host${core.latenessRatio === null ? "" : ` (${percent(core.latenessRatio)} of the step)`}${more > 0 ? `; so do ${plural(more, "more core")}` : ""}.`,
+      ruledOut: hosts < 2 ? `One host, ${steps}: a late host shows only against others.` : "No host stands out.",
+    };
+  }
   if (!worst) {
     if (hosts < 2) return { tone: "info", clause: "One host.", sentence: `Its ${steps} are below; a late host shows only against others.` };
     const means = [...ownMeans(pod).values()];
