@@ -120,6 +120,7 @@ class ServingEvents:
         ints: Integer stats by name; ``ABSENT`` where an event has none.
         texts: ``name``, ``model_id``, ``shape`` and ``layout`` as codes into ``table``; -1 where
             an event has none.
+        occurring: Kinds that the threads have, also of events that are of no group.
     """
 
     kind: Int64s
@@ -130,6 +131,7 @@ class ServingEvents:
     ints: Mapping[str, Int64s]
     texts: Mapping[str, Int64s]
     table: tuple[str, ...]
+    occurring: frozenset[int]
 
     def of(self, *kinds: Kind) -> npt.NDArray[np.intp]:
         """Events of some kinds, kind after kind, in the file's order within each."""
@@ -142,11 +144,12 @@ def serving_events(plane: PreparedPlane) -> ServingEvents:
     kinds = np.array([_NAMES.get(name, Kind.OTHER) for name in names], np.int64)
     is_server = np.array([name.startswith(_MODEL_SERVER) for name in names], np.bool_)
     table: dict[str, int] = {}
+    occurring: set[int] = set()
     parts = [
         part
         for line in plane.lines
         if line.event_count and not line.is_derived
-        for part in _of_line(line, kinds, is_server, table)
+        for part in _of_line(line, kinds, is_server, table, occurring)
     ]
     nothing = np.zeros(0, np.int64)
     fields = ("kind", "group", "start", "end", "root", *_INTS, "name", "model_id", *_TEXTS)
@@ -160,11 +163,16 @@ def serving_events(plane: PreparedPlane) -> ServingEvents:
         ints={name: joined[name] for name in _INTS},
         texts={name: joined[name] for name in ("name", "model_id", *_TEXTS)},
         table=tuple(table),
+        occurring=frozenset(occurring),
     )
 
 
 def _of_line(
-    line: PreparedLine, kinds: Int64s, is_server: Bools, table: dict[str, int]
+    line: PreparedLine,
+    kinds: Int64s,
+    is_server: Bools,
+    table: dict[str, int],
+    occurring: set[int],
 ) -> Iterator[dict[str, Int64s]]:
     """The line's events of note, if it has any."""
     known = line.plane.stat_names
@@ -177,6 +185,7 @@ def _of_line(
     rows = np.flatnonzero((kind > 0) | root)
     if not len(rows):
         return
+    occurring.update(np.unique(kind[rows]).tolist())
     group = np.asarray(line.group_id, np.int64)
     rows = rows[group[rows] >= 0]
     if not len(rows):

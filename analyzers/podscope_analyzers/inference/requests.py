@@ -53,7 +53,8 @@ def find_requests(events: ServingEvents, relations: Relations) -> Requests:
     """The requests of a host, and the models that they name."""
     own_models = _models_of_groups(events)
     batches = set(events.group[events.of(*BATCHES)].tolist())
-    kinds = next((kinds for kinds in _REQUESTS if len(events.of(*kinds))), ())
+    # Whether or not these belong to any group.
+    kinds = next((kinds for kinds in _REQUESTS if not events.occurring.isdisjoint(kinds)), ())
     plain = events.group[events.of(*kinds)].tolist() if kinds else []
     users = events.group[np.flatnonzero(events.is_user_root)].tolist()
     is_batching = kinds == _REQUESTS[0]

@@ -254,6 +254,16 @@ def test_a_batch_that_no_request_led_to_is_of_no_model(
     assert batches == ([] if named else [["0"]])
 
 
+def test_a_kind_of_request_that_occurs_without_group_is_the_kind(
+    serving_host: Callable[[], Any],
+) -> None:
+    host = serving_host()
+    host.event("SessionRun", 50, 10, {"_r": 1, "model_id": "m"})
+    assert len(_tables(host.bytes())["requests"]) == 1
+    host.event("TfrtModelRun", 100, 10, thread="other")
+    assert _tables(host.bytes())["requests"] == []
+
+
 def test_a_batch_without_programs_says_so_in_the_references_table(
     serving_host: Callable[[], Any],
 ) -> None:
