@@ -1,12 +1,14 @@
 """The tables about requests and batches in our own schema."""
 
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal
 
 import numpy as np
 
 from podscope_analyzers.inference.aggregate import (
     TENSOR_PERCENTILES,
     Average,
+    BatchSize,
     ModelStats,
     program_ids,
 )
@@ -139,8 +141,6 @@ def request_averages_table(models: list[ModelStats], *, told: frozenset[str]) ->
     """The average request of every model, and by size of its batch."""
     rows: list[list[Cell]] = []
     for one in models:
-        every: list[tuple[int | None, Average]] = [(None, one.request_average)]
-        every += [(size.size, size.requests) for size in one.sizes]
         rows += [
             [
                 _name(one),
@@ -154,8 +154,7 @@ def request_averages_table(models: list[ModelStats], *, told: frozenset[str]) ->
                     for _, _, column, _ in REQUEST_TIMES
                 ),
             ]
-            for size, average in every
-            if average.count
+            for size, average in _averages(one.request_average, one.sizes, "requests")
         ]
     return Table(REQUEST_AVERAGE_COLUMNS, rows)
 
@@ -193,8 +192,6 @@ def batch_averages_table(models: list[ModelStats], *, told: frozenset[str]) -> T
     """The average batch of every model, and by size."""
     rows: list[list[Cell]] = []
     for one in models:
-        every: list[tuple[int | None, Average]] = [(None, one.batch_average)]
-        every += [(size.size, size.batches) for size in one.sizes]
         rows += [
             [
                 _name(one),
@@ -208,8 +205,7 @@ def batch_averages_table(models: list[ModelStats], *, told: frozenset[str]) -> T
                 average.mean("delay_ps") / 1e6,
                 average.mean("device_ps") / 1e6 if "device_ps" in told else None,
             ]
-            for size, average in every
-            if average.count
+            for size, average in _averages(one.batch_average, one.sizes, "batches")
         ]
     return Table(BATCH_AVERAGE_COLUMNS, rows)
 
@@ -237,6 +233,14 @@ def tensors_table(models: list[ModelStats], patterns: tuple[str, ...]) -> Table:
             for found in one.tensors
         ],
     )
+
+
+def _averages(
+    whole: Average, sizes: Sequence[BatchSize], of: Literal["requests", "batches"]
+) -> Iterator[tuple[int | None, Average]]:
+    """The average of all, without a size, then that of each size of batches that has any."""
+    each = ((size.size, size.requests if of == "requests" else size.batches) for size in sizes)
+    yield from ((size, one) for size, one in ((None, whole), *each) if one.count)
 
 
 def _name(one: ModelStats) -> str | None:
