@@ -104,10 +104,10 @@ class RunEnvironment:
             return cls("", "UNKNOWN_HARDWARE", (), 0, 0, is_training=False)
         if len(parts) == 1:
             return parts[0]
-        device_type = CPU
-        for part in parts:
-            if part.device_type not in _NO_DEVICE_TYPES:
-                device_type = part.device_type
+        told = [part.device_type for part in parts]
+        typed = [kind for kind in told if kind not in _NO_DEVICE_TYPES]
+        # Of hosts whose TPUs have no type the reference has none either, unless the last is a CPU.
+        device_type = typed[-1] if typed else CPU if told[-1] else ""
         return cls(
             device_type=device_type,
             hardware_type=max((p.hardware_type for p in parts), key=_HARDWARE.index),

@@ -76,3 +76,25 @@ _TWENTY = {"decode_step_count": 20, "decode_time_ps": 4000}
 
 def _told(**told: int) -> RunEnvironment:
     return RunEnvironment("TPU v4", "TPU", ("h",), 1, 4, is_training=False, **told)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "told"),
+    [
+        (("", ""), ""),
+        (("CPU", ""), ""),
+        (("", "CPU"), "CPU"),
+        (("", "TPU v4"), "TPU v4"),
+        (("TPU v4", "CPU"), "TPU v4"),
+        (("CPU", "CPU"), "CPU"),
+    ],
+)
+def test_hosts_whose_tpus_have_no_type_are_no_cpus(kinds: tuple[str, str], told: str) -> None:
+    # What the released XProf says of two hosts with, or without, device_type_string.
+    parts = [
+        RunEnvironment(
+            kind, "CPU_ONLY" if kind == "CPU" else "TPU", (f"h{at}",), 1, 0, is_training=False
+        )
+        for at, kind in enumerate(kinds)
+    ]
+    assert RunEnvironment.combine(parts).device_type == told
