@@ -109,10 +109,6 @@ class TpuSteps:
         """How many steps."""
         return len(self.steps)
 
-    def input_percent(self) -> StepSummary:
-        """Over the steps, the share that the core waiting longest waits for input."""
-        return summarize([step.infeed_percents.maximum for step in self.steps])
-
     def summary(self, name: str) -> StepSummary:
         """Over the steps, one of their times by attribute name."""
         return summarize([getattr(step, name) for step in self.steps])

@@ -2,7 +2,7 @@
 
 from podscope_analyzers.input_pipeline.analysis import InputPipeline
 from podscope_analyzers.input_pipeline.generic_steps import GenericSteps
-from podscope_analyzers.input_pipeline.summaries import StepSummary
+from podscope_analyzers.input_pipeline.summaries import StepSummary, summarize
 from podscope_analyzers.input_pipeline.tpu_steps import TpuSteps
 from podscope_analyzers.xprof_table import XprofCell, XprofColumn, XprofTable, fixed
 
@@ -165,7 +165,12 @@ def _tpu_table(pipeline: InputPipeline, steps: TpuSteps) -> XprofTable:
         "hardware_type": pipeline.hardware_type,
         "step_time_graph_column_ids": ",".join(column.id for column in shown),
         **_spread("steptime_ms", pipeline.step_time, 2),
-        **_spread("infeed_percent", steps.input_percent(), 1),
+        # Of the maxima as the reference has them, of which none is 0.
+        **_spread(
+            "infeed_percent",
+            summarize([step.infeed_percents.reference_maximum for step in steps.steps]),
+            1,
+        ),
         "tc_active_ms_average": fixed(steps.tc_active_ms, 2),
         "active_steptime_ms_average": fixed(steps.active_step_ms, 2),
         "host_transfer_ms_average": _average(steps, "host_transfer_ms"),

@@ -307,6 +307,8 @@ def test_operations_that_overlap_fill_a_step_at_most() -> None:
     assert row[at["tcComputeTimeMs"]] == pytest.approx(0.09)
     assert row[at["tcIdleTimeMs"]] == 0.0
     assert tables[1]["p"]["tc_active_ms_average"] == "0.09"
+    # Of one step without input too.
+    assert tables[1]["p"]["infeed_percent_standard_deviation"] == "0.0"
 
 
 @pytest.mark.case("W15")
