@@ -18,6 +18,7 @@ from podscope_analyzers.xspace import open_xspace, verify
 from podscope_collector.analyses.pod_states import StoredPartial, bring_up_to_date, open_state
 from podscope_collector.captures.statement import statement_of
 from podscope_collector.storage import Storage
+from podscope_protos.errors import PodscopeError
 
 _ALL_HOSTS = "ALL_HOSTS"
 _SUMMARY_FIELDS = (
@@ -47,7 +48,7 @@ def analyze_stored_host(
 
     Returns:
         ``summary``, ``window_ns``, ``warnings``, ``partial_file``, ``partial_digest`` and
-        ``results``, ready for the database.
+        ``results``, ready for the database. A tool that fails has none and is among the warnings.
 
     Raises:
         XSpaceError: It is damaged, in whatever part.
@@ -65,17 +66,17 @@ def analyze_stored_host(
     scope = Scope(hosts=[host], session=session, capture=capture_id)
     tools = _Results(functools.partial(combine, [partial]), scope)
     summary = {name: getattr(partial.summary, name) for name in _SUMMARY_FIELDS}
+    results, failed = tools.packed(
+        [tool for tool in TOOLS.values() if tool.scope != "all_hosts"],
+        lambda result: _packed(result, storage, session, host, max_inline_bytes),
+    )
     return {
         "summary": {**summary, "breakdown": dict(partial.summary.breakdown)},
         "window_ns": statement.window_ns,
-        "warnings": list(statement.warnings),
+        "warnings": [*statement.warnings, *failed],
         "partial_file": stored.path,
         "partial_digest": stored.sha256,
-        "results": [
-            _packed(tools.of(tool), storage, session, host, max_inline_bytes)
-            for tool in TOOLS.values()
-            if tool.scope != "all_hosts"
-        ],
+        "results": results,
     }
 
 
@@ -121,8 +122,8 @@ def reduce_stored_capture(
         clocks: Host, offset and error of each clock that was measured, nanoseconds.
 
     Returns:
-        ``summary``, ``pod_viewer_rows`` and ``results``, ready for the database, and
-        ``common_ends`` of the hosts where they share any.
+        ``summary``, ``pod_viewer_rows`` and ``results``, ready for the database, the tools that
+        ``failed``, a sentence each, and ``common_ends`` of the hosts where they share any.
     """
     storage = Storage(storage_root)
     scope = Scope(
@@ -137,6 +138,10 @@ def reduce_stored_capture(
     stats = tools.stats(keep_incomplete_steps=False)
     summary = summarize_hosts(stats).to_json()
     ends = find_common_ends(stats, scope.clocks)
+    results, failed = tools.packed(
+        [tool for tool in TOOLS.values() if tool.scope != "host"],
+        lambda result: _packed(result, storage, session, _ALL_HOSTS, max_inline_bytes),
+    )
     return {
         "summary": {
             **{name: summary[name] for name in (*_SUMMARY_FIELDS, "breakdown")},
@@ -144,11 +149,8 @@ def reduce_stored_capture(
         },
         "common_ends": None if ends is None else ends.to_json(),
         "pod_viewer_rows": _pod_viewer_rows(pod.tables["steps"]),
-        "results": [
-            _packed(tools.of(tool), storage, session, _ALL_HOSTS, max_inline_bytes)
-            for tool in TOOLS.values()
-            if tool.scope != "host"
-        ],
+        "results": results,
+        "failed": failed,
     }
 
 
@@ -173,6 +175,32 @@ class _Results:
             stats = self.stats(keep_incomplete_steps=tool.keeps_incomplete_steps)
             self._results[tool.name] = run_on_stats(tool, stats, self._scope, {})
         return self._results[tool.name]
+
+    def packed(
+        self, wanted: Sequence[Tool], pack: Callable[[ToolResult], dict[str, Any]]
+    ) -> tuple[list[dict[str, Any]], list[str]]:
+        """Rows for the results, and a sentence for each tool that failed.
+
+        Profiles come from anywhere: one that a single tool cannot take keeps its other results.
+        """
+        rows, failed = [], []
+        for tool in wanted:
+            try:
+                rows.append(pack(self.of(tool)))
+            except (PodscopeError, MemoryError):
+                # Of the profile, the storage or the machine, and not of the tool.
+                raise
+            except Exception as error:  # noqa: BLE001 - a tool's bug costs that tool alone
+                failed.append(tool_failed(tool.name, error))
+        return rows, failed
+
+
+def tool_failed(name: str, error: Exception) -> str:
+    """What is said of a tool that cannot take a profile."""
+    return (
+        f"{name} cannot take this profile ({type(error).__name__}: {error}); the other tools' "
+        "results are complete"
+    )
 
 
 def _packed(

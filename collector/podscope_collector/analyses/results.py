@@ -17,12 +17,14 @@ from podscope_analyzers.pipeline import run_on_stats, run_tool, run_tool_xprof
 from podscope_analyzers.registry import TOOLS, Tool, check_parameters
 from podscope_analyzers.result import MissingHost, Scope, ToolResult
 from podscope_collector.analyses import services
+from podscope_collector.analyses.jobs import tool_failed
 from podscope_collector.analyses.pod_states import StoredPartial, open_state
 from podscope_collector.captures.queries import find_capture, find_host
 from podscope_collector.captures.states import AnalysisState
 from podscope_collector.errors import CollectorError, InputNotFoundError, RequestError
 from podscope_collector.runtime import Runtime
 from podscope_collector.storage import Storage
+from podscope_protos.errors import PodscopeError
 
 log = structlog.get_logger()
 
@@ -40,6 +42,12 @@ class NotAnalyzedError(CollectorError):
 
     code: ClassVar[str] = "not_analyzed"
     http_status: ClassVar[int] = 409
+
+
+class ToolFailedError(CollectorError):
+    """The tool cannot take these profiles, though they are valid."""
+
+    code: ClassVar[str] = "tool_failed"
 
 
 @dataclass(frozen=True)
@@ -182,7 +190,27 @@ def _computed(
     *,
     with_step_times: bool,
 ) -> T:
-    """What is made of the hosts' combined state, or else of their partials."""
+    """What is made of the hosts' combined state, or else of their partials.
+
+    Raises:
+        ToolFailedError: by a bug of the tool's; other tools have answers.
+    """
+    try:
+        return _made(runtime, question, of_state, of_partials, with_step_times=with_step_times)
+    except (PodscopeError, MemoryError):
+        raise
+    except Exception as error:
+        raise ToolFailedError(tool_failed(question.tool.name, error)) from error
+
+
+def _made(
+    runtime: Runtime,
+    question: Question,
+    of_state: Callable[[CaptureStats, Scope], T],
+    of_partials: Callable[[Sequence[HostPartial], Scope], T],
+    *,
+    with_step_times: bool,
+) -> T:
     with _computing:
         stored = _stored(runtime, question)
         if stored.state_files:

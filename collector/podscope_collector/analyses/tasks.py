@@ -184,6 +184,8 @@ def _reduce_capture(runtime: Runtime, lease: Lease) -> None:
             now = runtime.clock()
             replaced = services.store_capture(session, capture_id, found, generation, now)
     runtime.storage.delete(replaced)
+    for sentence in found["failed"]:
+        log.error("tool_failed", capture=str(capture_id), error=sentence)
     if merged["why_anew"]:
         log.info("hosts_combined_anew", capture=str(capture_id), reason=merged["why_anew"])
     log.info(

@@ -11,6 +11,7 @@ from podscope_analyzers.clocks import HostClock
 from podscope_analyzers.pipeline import analyze_host, run_tool
 from podscope_analyzers.registry import TOOLS
 from podscope_analyzers.result import MissingHost, Scope
+from podscope_analyzers.tools import roofline_model
 from podscope_collector.analyses.jobs import (
     analyze_stored_host,
     merge_stored_hosts,
@@ -56,6 +57,35 @@ def test_stored_results_have_the_advice_and_losses_of_the_tools(tmp_path: Path) 
     codes = {advice["code"] for advice in bodies["overview_page"]["advice"]}
     assert {"input_bound", "straggler"} <= codes
     assert [advice["code"] for advice in bodies["input_pipeline_analyzer"]["advice"]]
+
+
+def test_a_tool_that_fails_costs_no_other_tool_its_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        message = "cannot convert float infinity to integer"
+        raise OverflowError(message)
+
+    monkeypatch.setattr(roofline_model, "analyze", fails)
+    storage = Storage(str(tmp_path))
+    stored = []
+    for n, name in enumerate(NAMES):
+        storage.put_xspace(SESSION, name, build_xspace(POD, n))
+        found = analyze_stored_host(str(tmp_path), SESSION, name, "id", INLINE)
+        stored.append(StoredPartial(name, found["partial_file"], found["partial_digest"]))
+    sentence = (
+        "roofline_model cannot take this profile (OverflowError: cannot convert float infinity to "
+        "integer); the other tools' results are complete"
+    )
+    assert sentence in found["warnings"]
+    of_hosts = {tool.name for tool in TOOLS.values() if tool.scope != "all_hosts"}
+    assert _bodies(found).keys() == of_hosts - {"roofline_model"}
+    files = merge_stored_hosts(str(tmp_path), SESSION, stored, [])["files"]
+    reduced = reduce_stored_capture(str(tmp_path), SESSION, "id", NAMES, [], files, INLINE)
+    assert reduced["failed"] == [sentence]
+    of_all = {tool.name for tool in TOOLS.values() if tool.scope != "host"}
+    assert _bodies(reduced).keys() == of_all - {"roofline_model"}
+    assert reduced["pod_viewer_rows"]
 
 
 def test_clocks_that_the_capture_measured_reach_the_results(tmp_path: Path) -> None:
