@@ -169,7 +169,9 @@ def _line_stages(
     texts = {stat: columns.stat(stat).strings() for stat in told}
     is_call = np.isin(columns.metadata, list(named))
     if _STAGE in texts:
-        is_call |= texts[_STAGE][0] >= 0
+        codes, table = texts[_STAGE]
+        # The last place is for -1, no text; a text may be empty too.
+        is_call |= np.array([*(bool(_short(name)) for name in table), False])[codes]
     events = np.flatnonzero(is_call)[:_MAX_EVENTS]
     start = columns.start_ps[events]
     end = start + columns.duration_ps[events]

@@ -119,6 +119,12 @@ def test_what_grain_itself_annotates_is_recognised() -> None:
     assert "grain's BatchDatasetIterator on h0 takes 0.1 ms" in result.result["summary"]
 
 
+@pytest.mark.parametrize("stage", ["", " ", "(threads=2)"])
+def test_an_annotation_of_no_stage_is_none(stage: str) -> None:
+    result = shown([("step", 0, 100, grain(stage, "read"))])
+    assert result.result["loader_bottlenecks"] == []
+
+
 def test_a_stage_that_waits_for_prefetching_threads_is_not_the_bottleneck() -> None:
     main: list[Call] = [
         ("_BatchDatasetIterator.__next__", 0, 100, BATCH),
