@@ -17,7 +17,12 @@ from podscope_analyzers.grouping.contexts import (
 )
 from podscope_analyzers.grouping.event_types import NodeType, node_types
 from podscope_analyzers.kernels import nest
-from podscope_analyzers.kernels.forest import link_siblings, nearest_marked
+from podscope_analyzers.kernels.forest import (
+    BRANCHES,
+    link_siblings,
+    nearest_marked,
+    nearest_on_chains,
+)
 from podscope_analyzers.planes import HOST_PLANE
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane
 from podscope_analyzers.xspace import Columns
@@ -335,8 +340,25 @@ class Forest:
             wanted: Mark that each start looks for, shape (k,).
             include_self: Whether a start may answer itself.
         """
-        found = starts.astype(np.int32)
         count = len(self)
+        found = np.empty(len(starts), np.int32)
+        nearest_on_chains(
+            self.parent,
+            self.up.offsets,
+            self.used.offsets,
+            mark,
+            wanted,
+            include_self,
+            starts.astype(np.int32),
+            found,
+            np.empty(count, np.int32),
+            np.full(count, -1, np.int64),
+            np.empty(count, np.int32),
+        )
+        branching = np.flatnonzero(found == BRANCHES)
+        if not len(branching):
+            return found.astype(np.int64)
+        rest = starts[branching].astype(np.int32)
         nearest_marked(
             self.parent,
             self._between,
@@ -347,14 +369,15 @@ class Forest:
             self.hub_producers.offsets,
             self.hub_producers.items,
             mark,
-            wanted,
+            wanted[branching],
             include_self,
-            found,
+            rest,
             np.full(count, -1, np.int32),
             np.full(self.hub_count, -1, np.int32),
             np.empty((2, count), np.int32),
             np.empty((2, count), np.int32),
         )
+        found[branching] = rest
         return found.astype(np.int64)
 
 

@@ -5,6 +5,8 @@ the contexts (hubs) that it consumes; its children likewise. Lists of lists come
 items.
 """
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,6 +14,9 @@ from podscope_analyzers.kernels.compiled import kernel
 from podscope_analyzers.kernels.spans import Bools, Int32s, Int64s
 
 UInt8s = npt.NDArray[np.uint8]
+
+BRANCHES: Final = -2
+"""What ``nearest_on_chains`` finds where there are several ways up."""
 
 
 @kernel("void(i4[::1], i4[::1], i4[::1])")
@@ -113,6 +118,75 @@ def spread_groups(
                         queue[tail] = child
                         tail += 1
     return next_group
+
+
+@kernel(
+    "void(i4[::1], i4[::1], i4[::1], i4[::1], i8[::1], b1, i4[::1], i4[::1], i4[::1], i8[::1],"
+    " i4[::1])"
+)
+def nearest_on_chains(
+    parent: Int32s,
+    edge_offsets: Int32s,
+    used_offsets: Int32s,
+    mark: Int32s,
+    wanted: Int64s,
+    is_self_included: bool,
+    starts: Int32s,
+    found: Int32s,
+    known: Int32s,
+    known_of: Int64s,
+    path: Int32s,
+) -> None:
+    """Nearest ancestor of a mark, of starts that have no ancestors but parents.
+
+    What holds for a node holds for all below it, so that a deep nest is walked once and not once
+    for each event in it.
+
+    Args:
+        parent: Shape (n,).
+        edge_offsets: As for ``nearest_marked``, and so are the next four.
+        used_offsets: Shape (n + 1,).
+        mark: What is looked for.
+        wanted: Mark that each start looks for, shape (k,).
+        is_self_included: Whether a start may answer itself.
+        starts: Nodes to start at, shape (k,).
+        found: Filled, shape (k,): the ancestor, -1 for none, or ``BRANCHES``.
+        known: Room for what was found at or above a node, shape (n,).
+        known_of: Mark that this is of, filled with -1, shape (n,).
+        path: Room for the nodes on the way up, shape (n,).
+    """
+    for s in range(starts.size):
+        node = starts[s]
+        count = 0
+        result = -1
+        if not is_self_included:
+            if (
+                edge_offsets[node] != edge_offsets[node + 1]
+                or used_offsets[node] != used_offsets[node + 1]
+            ):
+                found[s] = BRANCHES
+                continue
+            node = parent[node]
+        while node >= 0:
+            if known_of[node] == wanted[s]:
+                result = known[node]
+                break
+            path[count] = node
+            count += 1
+            if mark[node] == wanted[s]:
+                result = node
+                break
+            if (
+                edge_offsets[node] != edge_offsets[node + 1]
+                or used_offsets[node] != used_offsets[node + 1]
+            ):
+                result = BRANCHES
+                break
+            node = parent[node]
+        for i in range(count):
+            known[path[i]] = result
+            known_of[path[i]] = wanted[s]
+        found[s] = result
 
 
 @kernel(

@@ -28,6 +28,7 @@ REFERENCES = {
     "forest.link_siblings": FOREST + "test_children_are_linked_in_their_order",
     "forest.merge_runs": SLOW_GROUPING + "test_runs_end_at_another_code_group_or_a_long_gap",
     "forest.nearest_marked": GROUPING,
+    "forest.nearest_on_chains": GROUPING,
     "forest.spread_below": FOREST + "test_marks_spread_to_all_that_lies_below",
     "forest.spread_groups": GROUPING,
     "forest.spread_kept": NOTABLE,
