@@ -1,56 +1,45 @@
-"""Ancestors in forests of events: deep nests, which walks for each event alone never end on."""
+"""Kernels on trees of events against their rules as they are written."""
 
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from podscope_analyzers.kernels.forest import BRANCHES, nearest_on_chains
-
-DEPTH = 300_000
-
-
-def test_every_event_of_a_deep_nest_finds_its_ancestor() -> None:
-    parent = np.arange(-1, DEPTH - 1, dtype=np.int32)
-    no_edges = np.zeros(DEPTH + 1, np.int32)
-    mark = np.zeros(DEPTH, np.int32)
-    mark[[1, 1000]] = 5
-    starts = np.arange(DEPTH, dtype=np.int32)
-    for is_self_included in (True, False):
-        found = np.empty(DEPTH, np.int32)
-        nearest_on_chains(
-            parent,
-            no_edges,
-            no_edges,
-            mark,
-            np.full(DEPTH, 5, np.int64),
-            is_self_included,
-            starts[::-1].copy(),
-            found,
-            np.empty(DEPTH, np.int32),
-            np.full(DEPTH, -1, np.int64),
-            np.empty(DEPTH, np.int32),
-        )
-        above = starts if is_self_included else starts - 1
-        expected = np.where(above >= 1000, 1000, np.where(above >= 1, 1, -1))
-        assert np.array_equal(found[::-1], expected)
+from podscope_analyzers.kernels.forest import link_siblings, spread_below
 
 
-def test_where_the_ways_up_branch_the_search_is_left_to_another() -> None:
-    parent = np.array([-1, 0, 1, 2], np.int32)
-    # The second event has a parent by an extra edge.
-    edges = np.array([0, 0, 1, 1, 1], np.int32)
-    mark = np.array([1, 0, 0, 1], np.int32)
-    starts = np.array([0, 1, 2, 3], np.int32)
-    found = np.empty(4, np.int32)
-    nearest_on_chains(
-        parent,
-        edges,
-        np.zeros(5, np.int32),
-        mark,
-        np.ones(4, np.int64),
-        True,
-        starts,
-        found,
-        np.empty(4, np.int32),
-        np.full(4, -1, np.int64),
-        np.empty(4, np.int32),
+@st.composite
+def trees(draw: st.DrawFn) -> list[int]:
+    """A parent for every node, before it in the list; -1 for none."""
+    count = draw(st.integers(0, 20))
+    return [draw(st.integers(-1, node - 1)) for node in range(count)]
+
+
+@settings(deadline=None)
+@given(trees())
+def test_children_are_linked_in_their_order(parents: list[int]) -> None:
+    parent = np.array(parents, np.int32)
+    first, following = np.empty_like(parent), np.empty_like(parent)
+    link_siblings(parent, first, following)
+    for node in range(len(parents)):
+        found, child = [], int(first[node])
+        while child >= 0:
+            found.append(child)
+            child = int(following[child])
+        assert found == [other for other, above in enumerate(parents) if above == node]
+
+
+@settings(deadline=None)
+@given(trees(), st.data())
+def test_marks_spread_to_all_that_lies_below(parents: list[int], data: st.DataObject) -> None:
+    flags = st.lists(st.booleans(), min_size=len(parents), max_size=len(parents))
+    own, source = data.draw(flags), data.draw(flags)
+    below = np.empty(len(parents), np.bool_)
+    spread_below(
+        np.array(parents, np.int32), np.array(own, np.bool_), np.array(source, np.bool_), below
     )
-    assert found.tolist() == [0, BRANCHES, BRANCHES, 3]
+    for node in range(len(parents)):
+        expected, at = own[node], parents[node]
+        while at >= 0:
+            expected = expected or own[at] or source[at]
+            at = parents[at]
+        assert below[node] == expected
