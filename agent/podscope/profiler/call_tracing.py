@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 from podscope.profiler.code_names import code_name, is_own
 from podscope.profiler.errors import ProfilerError
+from podscope.profiler.frames import current_frames
 from podscope.profiler.recording import Span
 from podscope.profiler.sampling import MAX_DEPTH, stack_of
 
@@ -59,7 +60,7 @@ class CallTracer:
             CallTracingError: other tools hold all of the interpreter's monitoring slots.
         """
         now_ns = time.perf_counter_ns()
-        for thread, frame in sys._current_frames().items():
+        for thread, frame in current_frames().items():
             self._open[thread] = [(code, now_ns) for code in stack_of(frame)]
         self._hook.install()
         self._is_installed = True

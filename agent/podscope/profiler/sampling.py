@@ -1,6 +1,5 @@
 """Samples the Python stacks of all threads and turns them into nested spans."""
 
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -8,6 +7,7 @@ from types import CodeType, FrameType
 from typing import Final
 
 from podscope.profiler.code_names import code_name
+from podscope.profiler.frames import current_frames
 from podscope.profiler.recording import Span
 
 SAMPLES_PER_SECOND: Final = 100
@@ -94,7 +94,7 @@ class StackSampler:
 
     def _sample(self, own: int) -> None:
         now_ns = time.perf_counter_ns()
-        frames = sys._current_frames()
+        frames = current_frames()
         for thread in self._open.keys() - frames.keys():
             self._close(thread, 0, now_ns)
         for thread, frame in frames.items():
