@@ -6,6 +6,7 @@ breakdown.
 """
 
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -36,6 +37,12 @@ from podscope_analyzers.steps import StepDatabase
 
 MAX_EVIDENCE = 4
 
+NOT_RECORDED: Final = Bottleneck(
+    "unknown",
+    "Programs ran, but none of their operations was recorded, so whether the steps wait for input "
+    "cannot be told.",
+)
+
 
 def own_input_pipeline(stats: CaptureStats) -> InputPipeline:
     """The input pipeline over complete steps, with shares of our own categories."""
@@ -50,7 +57,23 @@ def own_input_pipeline(stats: CaptureStats) -> InputPipeline:
     return replace(
         pipeline,
         steps=_longest_hosts(steps, times),
-        bottleneck=_bottleneck(steps, times, uses_tf_data=pipeline.time.uses_tf_data),
+        bottleneck=NOT_RECORDED
+        if _is_work_missing(stats, steps, times)
+        else _bottleneck(steps, times, uses_tf_data=pipeline.time.uses_tf_data),
+    )
+
+
+def _is_work_missing(stats: CaptureStats, steps: StepDatabase, times: Int64s) -> bool:
+    """Whether programs ran in the steps of which no operation was recorded anywhere.
+
+    So it is where the devices were not traced. That nothing is known as input then says nothing:
+    the host waits for its device in what counts as its own work.
+    """
+    return bool(
+        stats.program_titles
+        and not steps.has_device
+        and not len(stats.host_execution)
+        and not times[:, INPUT].any()
     )
 
 

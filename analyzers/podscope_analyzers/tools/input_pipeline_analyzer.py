@@ -11,8 +11,8 @@ from podscope_analyzers.input_pipeline.summaries import summarize
 from podscope_analyzers.input_pipeline.tpu_steps import TpuStep, TpuSteps
 from podscope_analyzers.input_pipeline.xprof import input_pipeline_json
 from podscope_analyzers.input_shares import input_shares
-from podscope_analyzers.own_input import input_evidence, own_input_pipeline
-from podscope_analyzers.reasons import NO_HOST_OPS, reasons_for_steps
+from podscope_analyzers.own_input import NOT_RECORDED, input_evidence, own_input_pipeline
+from podscope_analyzers.reasons import NO_DEVICE_PLANE, NO_HOST_OPS, reasons_for_steps
 from podscope_analyzers.result import Column, Scope, Table, ToolResult
 
 VERSION: Final = 8
@@ -41,6 +41,8 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         "host_ops": _host_ops_table(pipeline),
     }
     reasons = reasons_for_steps(stats.all_steps)
+    if bound is NOT_RECORDED:
+        reasons = (*reasons, NO_DEVICE_PLANE)
     if not pipeline.ops:
         reasons = (*reasons, NO_HOST_OPS)
     waiting = summarize(shares.step_ratio)
@@ -106,12 +108,18 @@ def _statement(bound: Bottleneck, *, uneven: bool) -> str:
 
 
 def _next_step(pipeline: InputPipeline, evidence: Sequence[str], *, uneven: bool) -> str:
-    if pipeline.bottleneck.input_classification == "unknown":
+    bound = pipeline.bottleneck
+    if bound is NOT_RECORDED:
+        return (
+            "Capture with device tracing (device_tracer_level 1), or annotate what loads the "
+            "input, under a name such as load_batch."
+        )
+    if bound.input_classification == "unknown":
         return (
             "Annotate the steps, or capture for longer than one step: only steps tell how long "
             "the input was waited for."
         )
-    is_bound = pipeline.bottleneck.input_classification in {"host", "both"}
+    is_bound = bound.input_classification in {"host", "both"}
     if uneven and not is_bound:
         return "Look at the input of the one that waits longest: the others wait for it."
     if is_bound and evidence and not pipeline.time.uses_tf_data:

@@ -118,6 +118,24 @@ def test_a_pod_that_does_not_wait_for_input_is_not_called_input_bound(device: st
     assert "MODERATELY" not in result["bottleneck"]["statement"]
 
 
+@pytest.mark.parametrize("device", ["tpu-v5e", "gpu-h100"])
+def test_whether_input_is_waited_for_is_unknown_where_devices_were_not_traced(device: str) -> None:
+    space = xplane_pb2.XSpace.FromString(build_xspace(Pod(device=device, hosts=1, steps=8), 0))
+    for index in reversed(range(len(space.planes))):
+        if space.planes[index].name.startswith("/device:"):
+            del space.planes[index]
+    of_host = partials(space.SerializeToString())
+    told = run_tool("input_pipeline_analyzer", of_host, SCOPE)
+    assert told.result["classification"] == "unknown"
+    assert "cannot be told" in told.result["statement"]
+    assert "device_tracer_level 1" in told.result["next_step"]
+    assert "no_device_plane" in [reason.code for reason in told.reasons]
+    assert (
+        run_tool("overview_page", of_host, SCOPE).result["bottleneck"]["statement"]
+        == (told.result["statement"])
+    )
+
+
 @pytest.mark.parametrize("device", ["tpu-v5e", "cpu"])
 def test_a_pod_that_waits_for_input_is_said_to(device: str) -> None:
     pod = Pod(device=device, hosts=2, steps=8, seed=4, input_bound=0.5)
