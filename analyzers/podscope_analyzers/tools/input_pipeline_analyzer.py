@@ -49,7 +49,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     result: dict[str, Any] = {
         "hardware_type": pipeline.hardware_type,
         "step_time_ms": pipeline.step_time.to_json() if pipeline.step_time.count else None,
-        "input_ratio": waiting.to_json() if waiting.count else None,
+        "input_ratio": waiting.to_json() if waiting.count and bound is not NOT_RECORDED else None,
         "classification": bound.input_classification,
         "statement": _statement(bound, uneven=bool(shares.evidence())),
         "output_statement": bound.output_statement,

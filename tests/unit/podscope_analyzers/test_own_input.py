@@ -128,6 +128,7 @@ def test_whether_input_is_waited_for_is_unknown_where_devices_were_not_traced(de
     told = run_tool("input_pipeline_analyzer", of_host, SCOPE)
     assert told.result["classification"] == "unknown"
     assert "cannot be told" in told.result["statement"]
+    assert told.result["input_ratio"] is None
     assert "device_tracer_level 1" in told.result["next_step"]
     assert "no_device_plane" in [reason.code for reason in told.reasons]
     assert (

@@ -22,7 +22,7 @@ function verdictOf(pipeline: InputPipeline, why: Reason | undefined): VerdictPar
     host: "Highly input-bound.",
     both: /POTENTIALLY/.test(pipeline.statement) ? "Potentially input-bound." : "Moderately input-bound.",
     device: "Not input-bound.",
-    unknown: pipeline.ops.length > 0 ? "The input ran, but no step says how long it was waited for." : (why?.message ?? "No steps in this capture."),
+    unknown: pipeline.steps.rows.length > 0 ? "Whether the steps wait for input cannot be told." : pipeline.ops.length > 0 ? "The input ran, but no step says how long it was waited for." : (why?.message ?? "No steps in this capture."),
   } as const;
   const tones = { host: "warn", both: "warn", device: "ok", unknown: "info" } as const;
   if (pipeline.classification === "unknown") return { tone: "info", clause: clauses.unknown, sentence: why?.advice ?? pipeline.nextStep };
@@ -43,26 +43,29 @@ function tilesOf(pipeline: InputPipeline): TileParts[] {
   const core = cores[0];
   const hostUs = (stages ?? []).reduce((sum, stage) => sum + stage.us, 0);
   const worst = longestStage(stages);
+  // Steps of which nothing else was recorded have no input to show, and not 0 of it.
+  const isKnown = pipeline.classification !== "unknown";
+  const absent = isKnown || !stepMs ? "no steps" : "not recorded";
   return [
     {
       label: "Waiting for input, mean",
       value: ratio && share(ratio.average),
-      absent: "no steps",
+      absent,
       context: ratio ? `of a step, σ ${fixed(ratio.deviation * 100, 1)} points` : "",
     },
-    { label: "Input of a step, mean", value: inputMs.length > 0 ? duration(mean(inputMs)) : null, absent: "no steps", context: "on the host with the longest step" },
+    { label: "Input of a step, mean", value: isKnown && inputMs.length > 0 ? duration(mean(inputMs)) : null, absent, context: "on the host with the longest step" },
     {
       label: "Step time, mean",
       value: stepMs && duration(stepMs.average),
       absent: "no steps",
       context: stepMs ? `σ ${text(duration(stepMs.deviation, 3))}, ${text(duration(stepMs.least, 3))} to ${text(duration(stepMs.most, 3))}` : "",
     },
-    { label: "Step that waits most", value: most ? share(most.ratio) : null, absent: "no steps", context: most ? `step ${most.step}` : "" },
+    { label: "Step that waits most", value: isKnown && most ? share(most.ratio) : null, absent, context: isKnown && most ? `step ${most.step}` : "" },
     {
       label: pipeline.hasCores ? "Core that waits most" : "Host that waits most",
-      value: core ? share(core.ratio) : null,
-      absent: "no steps",
-      context: core ? `${core.core || core.host}, ${percent(core.leastRatio)} to ${percent(core.mostRatio)}` : "",
+      value: isKnown && core ? share(core.ratio) : null,
+      absent,
+      context: isKnown && core ? `${core.core || core.host}, ${percent(core.leastRatio)} to ${percent(core.mostRatio)}` : "",
     },
     {
       label: "Input work of the hosts",

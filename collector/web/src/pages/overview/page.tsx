@@ -48,6 +48,10 @@ function useVerdict(props: ToolViewProps, steps: StepTable, shares: readonly Cat
     input && bound?.category.id !== "input" ? `Input takes ${percent(input.ratio)} of step time.` : "",
     `${plural(steps.rows.length, "complete step")} on ${plural(result.scope.hosts.length, "host")}.`,
   ].join(" ");
+  const told = fieldsOf(result.result["bottleneck"]);
+  if (textOf(told["classification"]) === "unknown" && !slow) {
+    return { tone: "info" as const, clause: "What bounds the steps cannot be told.", sentence: textOf(told["statement"]) ?? "", ruledOut };
+  }
   const waits = late === undefined || doWait(result);
   const clause = slow ? `${slow} ${waits ? "holds the others back" : "is slower than the others"}.` : bound ? (BOUND_WORDS[bound.category.id] ?? "") : "Steps measured.";
   const sentence = (
