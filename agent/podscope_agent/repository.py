@@ -6,14 +6,20 @@ import re
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from podscope_agent.errors import RepositoryError
 from podscope_agent.pieces import Pieces
 from podscope_protos.v1 import profiler_service_pb2 as wire
 
+if TYPE_CHECKING:
+    from obstore.store import RetryConfig
+
 _SCHEMES: Final = ("s3://", "gs://")
+# The collector waits for the profile meanwhile, usually 60 s: it is to hear what is wrong.
+_RETRIES: Final["RetryConfig"] = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}
 # Brackets: clients name their files after addresses, of IPv6 too.
 _NAME = re.compile(r"(?!\.)[A-Za-z0-9._\[\]-]{1,240}")
 _SUFFIX: Final = ".xplane.pb"
@@ -141,7 +147,7 @@ def _put_object(base: str, key: str, profile: Pieces) -> str:
 
     try:
         # An object store shows an object only when it is whole.
-        obstore.put(from_url(base), key, hashed())
+        obstore.put(from_url(base, retry_config=_RETRIES), key, hashed())
     except BaseError as error:
         reason = str(error).strip().partition("\n")[0]
         msg = f"cannot write {base}/{key}: {reason}"

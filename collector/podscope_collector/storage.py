@@ -26,9 +26,10 @@ from obstore.exceptions import (
     PermissionDeniedError,
     UnauthenticatedError,
 )
-from obstore.store import LocalStore, ObjectStore, from_url
+from obstore.store import LocalStore, ObjectStore
 
 from podscope_collector.errors import CollectorError, InputNotFoundError, RequestError
+from podscope_collector.object_store import connect
 from podscope_collector.page_cache import RecentPages
 
 PROFILE_FOLDER: Final = "plugins/profile"
@@ -87,6 +88,7 @@ class Storage:
         self.folder: Path | None = None
         self._options = options or {}
         self._store: ObjectStore | None = None
+        self._prompt_store: ObjectStore | None = None
         self._recent = RecentPages()
         if "://" not in root:
             if not root:
@@ -123,7 +125,7 @@ class Storage:
         with self._errors(f"write to {self.root}"):
             try:
                 obstore.put(
-                    self._open(write=True), f".podscope/sessions/{session}", b"", mode="create"
+                    self._open_promptly(), f".podscope/sessions/{session}", b"", mode="create"
                 )
             except AlreadyExistsError:
                 return False
@@ -365,8 +367,9 @@ class Storage:
         """
         probe = f".podscope/tmp/{secrets.token_hex(8)}"
         with self._errors(f"write to {self.root}"):
-            obstore.put(self._open(write=True), probe, b"podscope")
-            obstore.delete(self._open(), probe)
+            store = self._open_promptly()
+            obstore.put(store, probe, b"podscope")
+            obstore.delete(store, probe)
 
     # -- inner parts ------------------------------------------------------------------------
 
@@ -408,9 +411,16 @@ class Storage:
                     raise FileNotFoundError(msg)
                 self._store = LocalStore(self.folder, mkdir=True)
             else:
-                # The options' types differ per cloud; obstore itself rejects unknown ones.
-                self._store = from_url(self.root, **self._options)  # type: ignore[call-overload]
+                self._store = connect(self.root, self._options)
         return self._store
+
+    def _open_promptly(self) -> ObjectStore:
+        """The store, to write to; one that does not answer is given up soon."""
+        if self.folder is not None:
+            return self._open(write=True)
+        if self._prompt_store is None:
+            self._prompt_store = connect(self.root, self._options, is_prompt=True)
+        return self._prompt_store
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:
@@ -423,6 +433,8 @@ class Storage:
         except (BaseError, OSError, ValueError) as error:
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
             advice = "check that the place exists, is writable and has space"
+            if "error sending request" in reason:
+                advice = "check the address of the store and the network between"
             msg = f"cannot {what}: {reason}; {advice}"
             raise StorageError(msg) from error
 

@@ -39,6 +39,8 @@ class ObjectServer(ThreadingHTTPServer):
         url: The bucket as the storage is told.
         objects: Key -> content.
         denied: Whether every request is answered with 403.
+        away_for: So many requests to write are still answered with 503.
+        writes: Requests to write so far.
         parts: Pieces of uploads that are not complete, by their number.
     """
 
@@ -48,6 +50,8 @@ class ObjectServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.objects: dict[str, bytes] = {}
         self.denied = False
+        self.away_for = 0
+        self.writes = 0
         self.parts: dict[int, bytes] = {}
 
 
@@ -80,8 +84,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         content = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.writes += 1
         if self.server.denied:
             return self._error(403, "AccessDenied")
+        if self.server.away_for > 0:
+            self.server.away_for -= 1
+            return self._error(503, "SlowDown")
         query = self._query()
         if "partNumber" in query:
             self.server.parts[int(query["partNumber"])] = content
@@ -242,6 +250,38 @@ def test_a_denied_bucket_is_one_clear_line(cloud: ObjectServer) -> None:
     with pytest.raises(StorageError, match="permission denied") as caught:
         Storage(cloud.url).put_xspace("s1", "a", b"x")
     assert "\n" not in str(caught.value)
+
+
+def test_a_store_that_is_away_is_given_up_soon_before_a_capture(cloud: ObjectServer) -> None:
+    cloud.away_for = 1000
+    storage = Storage(cloud.url)
+    for ask in (storage.new_session, storage.check_writable):
+        cloud.writes = 0
+        with pytest.raises(StorageError, match=f"cannot write to {cloud.url}"):
+            ask()
+        assert cloud.writes == 4
+
+
+def test_a_profile_outlives_a_store_that_is_away_for_a_moment(cloud: ObjectServer) -> None:
+    storage = Storage(cloud.url)
+    cloud.away_for = 6
+    stored = storage.put_xspace("s1", "w0", b"abc")
+    assert (cloud.objects, cloud.writes) == ({stored.path: b"abc"}, 7)
+
+
+def test_a_store_that_takes_calls_and_never_answers_is_given_up_by_its_silence(
+    monkeypatch: pytest.MonkeyPatch, cloud: ObjectServer
+) -> None:
+    prefix = "AWS" if cloud.url.startswith("s3:") else "GOOGLE"
+    # What the environment says goes before our own limits.
+    monkeypatch.setenv(f"{prefix}_READ_TIMEOUT", "200ms")
+    answered = threading.Event()
+    monkeypatch.setattr(_Handler, "do_PUT", lambda _: answered.wait(60))
+    try:
+        with pytest.raises(StorageError, match="check the address of the store"):
+            Storage(cloud.url).new_session()
+    finally:
+        answered.set()
 
 
 def test_a_received_file_is_uploaded_in_parts_and_digested_in_pieces(
