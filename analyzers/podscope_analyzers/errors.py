@@ -68,9 +68,17 @@ class ParameterError(AnalyzerError):
 
 
 class PartialError(AnalyzerError):
-    """A stored partial result cannot be read back."""
+    """A stored partial result cannot be read back.
+
+    Attributes:
+        is_newer: A newer podscope wrote it; any other is made again from the profile.
+    """
 
     code: ClassVar[str] = "bad_partial"
+
+    def __init__(self, problem: str, *, is_newer: bool = False) -> None:
+        self.is_newer = is_newer
+        super().__init__(problem)
 
 
 class ProgramError(AnalyzerError):

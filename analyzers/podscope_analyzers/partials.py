@@ -109,10 +109,11 @@ class HostPartial:
             PartialError: the bytes are damaged, foreign, too large, or of another version.
         """
         state = unpack_state(packed, max_bytes=max_bytes)
+        version = state.get("part_version")
+        if version != PART_VERSION:
+            what = f"what is stored of the {name}"
+            raise _other_version(what, version, PART_VERSION)
         try:
-            if state["part_version"] != PART_VERSION:
-                msg = f"version {state['part_version']}, not {PART_VERSION}"
-                raise ValueError(msg)
             return replace(self, **{name: _kind(PARTS[name]).from_state(state[name])})
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             msg = f"the stored {name} are damaged ({error}); analyze the capture again"
@@ -150,13 +151,8 @@ class HostPartial:
         state = unpack_state(packed, max_bytes=max_bytes)
         version = state.get("partial_version")
         if version != PARTIAL_VERSION:
-            is_newer = isinstance(version, int) and version > PARTIAL_VERSION
-            advice = "upgrade podscope, or analyze" if is_newer else "analyze"
-            msg = (
-                f"the partial result has version {version}, this podscope reads "
-                f"{PARTIAL_VERSION}; {advice} the capture again"
-            )
-            raise PartialError(msg)
+            what = "the partial result"
+            raise _other_version(what, version, PARTIAL_VERSION)
         try:
             return cls._from_state(state)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -168,6 +164,13 @@ class HostPartial:
         sections = {name: section_kind(name).from_state(state[name]) for name in SECTIONS}
         plain = {name: from_plain(name, state[name]) for name in PLAIN}
         return cls(host=str(state["host"]), **plain, **sections)
+
+
+def _other_version(what: str, version: object, known: int) -> PartialError:
+    is_newer = isinstance(version, int) and version > known
+    advice = "upgrade podscope, or analyze" if is_newer else "analyze"
+    msg = f"{what} has version {version}, this podscope reads {known}; {advice} the capture again"
+    return PartialError(msg, is_newer=is_newer)
 
 
 PLAIN: Final = ("hostname", "program_titles", "cores", "errors", "warnings", "losses")

@@ -9,14 +9,17 @@ from typing import Any
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.clocks import HostClock
 from podscope_analyzers.common_ends import find_common_ends
+from podscope_analyzers.errors import PartialError
 from podscope_analyzers.partials import PARTS
 from podscope_analyzers.pipeline import analyze_host, combine, run_on_stats
 from podscope_analyzers.registry import TOOLS, Tool
 from podscope_analyzers.result import MissingHost, Scope, Table, ToolResult
 from podscope_analyzers.summary import summarize_hosts
 from podscope_analyzers.xspace import open_xspace, verify
+from podscope_collector.analyses.outdated import unreadable_hosts
 from podscope_collector.analyses.pod_states import StoredPartial, bring_up_to_date, open_state
 from podscope_collector.captures.statement import statement_of
+from podscope_collector.errors import InputNotFoundError
 from podscope_collector.storage import Storage
 from podscope_protos.errors import PodscopeError
 
@@ -68,7 +71,7 @@ def analyze_stored_host(
     summary = {name: getattr(partial.summary, name) for name in _SUMMARY_FIELDS}
     results, failed = tools.packed(
         [tool for tool in TOOLS.values() if tool.scope != "all_hosts"],
-        lambda result: _packed(result, storage, session, host, max_inline_bytes),
+        lambda result: pack_result(result, storage, session, host, max_inline_bytes),
     )
     return {
         "summary": {**summary, "breakdown": dict(partial.summary.breakdown)},
@@ -93,9 +96,17 @@ def merge_stored_hosts(
 
     Returns:
         ``files`` of the state, how many hosts were ``merged`` into it, and ``why_anew`` all of them
-        where the state of before could not be used.
+        where the state of before could not be used; or ``unreadable``, the hosts whose partials
+        have to be made again first.
     """
-    kept = bring_up_to_date(Storage(storage_root), session, partials, files)
+    storage = Storage(storage_root)
+    try:
+        kept = bring_up_to_date(storage, session, partials, files)
+    except (PartialError, InputNotFoundError):
+        unreadable = unreadable_hosts(storage, session, partials)
+        if not unreadable:
+            raise
+        return {"unreadable": unreadable}
     return {"files": list(kept.files), "merged": kept.merged, "why_anew": kept.why_anew}
 
 
@@ -140,7 +151,7 @@ def reduce_stored_capture(
     ends = find_common_ends(stats, scope.clocks)
     results, failed = tools.packed(
         [tool for tool in TOOLS.values() if tool.scope != "host"],
-        lambda result: _packed(result, storage, session, _ALL_HOSTS, max_inline_bytes),
+        lambda result: pack_result(result, storage, session, _ALL_HOSTS, max_inline_bytes),
     )
     return {
         "summary": {
@@ -203,7 +214,7 @@ def tool_failed(name: str, error: Exception) -> str:
     )
 
 
-def _packed(
+def pack_result(
     result: ToolResult, storage: Storage, session: str, host: str, max_inline_bytes: int
 ) -> dict[str, Any]:
     """A row for the result; a large one goes to storage, and the row points at it."""

@@ -5,7 +5,7 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import structlog
 
@@ -17,13 +17,14 @@ from podscope_analyzers.pipeline import run_on_stats, run_tool, run_tool_xprof
 from podscope_analyzers.registry import TOOLS, Tool, check_parameters
 from podscope_analyzers.result import MissingHost, Scope, ToolResult
 from podscope_collector.analyses import services
-from podscope_collector.analyses.jobs import tool_failed
+from podscope_collector.analyses.jobs import pack_result, tool_failed
+from podscope_collector.analyses.models import StoredToolResult
+from podscope_collector.analyses.outdated import make_again, read_partial
 from podscope_collector.analyses.pod_states import StoredPartial, open_state
 from podscope_collector.captures.queries import find_capture, find_host
 from podscope_collector.captures.states import AnalysisState
 from podscope_collector.errors import CollectorError, InputNotFoundError, RequestError
 from podscope_collector.runtime import Runtime
-from podscope_collector.storage import Storage
 from podscope_protos.errors import PodscopeError
 
 log = structlog.get_logger()
@@ -32,7 +33,6 @@ T = TypeVar("T")
 
 ALL_HOSTS = "ALL_HOSTS"
 
-_MAX_PART_BYTES: Final = 1 << 30
 # Partials of a thousand hosts take memory; a burst of requests must not multiply it.
 _computing = threading.BoundedSemaphore(2)
 
@@ -130,12 +130,14 @@ def ask(
 
 def answer(runtime: Runtime, question: Question) -> dict[str, Any]:
     """``body`` and ``tables`` of a result, JSON-ready."""
-    if not question.parameters:
-        found = _found(runtime, question)
-        if found is not None:
-            return found
     tool, given = question.tool, question.parameters
     check_parameters(tool, given)
+    stored = None if given else _stored_row(runtime, question)
+    if stored is not None and stored.version >= tool.version:
+        # Newer ones are of services that were upgraded before this.
+        found = _content(runtime, stored)
+        if found is not None:
+            return found
 
     def of_state(stats: CaptureStats, scope: Scope) -> ToolResult:
         return run_on_stats(tool, stats, scope, given)
@@ -144,20 +146,21 @@ def answer(runtime: Runtime, question: Question) -> dict[str, Any]:
         return run_tool(tool.name, partials, scope, given)
 
     result = _computed(runtime, question, of_state, of_partials, with_step_times=True)
+    if stored is not None and stored.version < tool.version:
+        _replace(runtime, question, stored, result)
     return {
         "body": result.to_json(),
         "tables": {name: table.to_json() for name, table in result.tables.items()},
     }
 
 
-def _found(runtime: Runtime, question: Question) -> dict[str, Any] | None:
+def _stored_row(runtime: Runtime, question: Question) -> StoredToolResult | None:
     """The stored result, if it is of all hosts that are merged."""
     with runtime.database.reading() as session:
-        stored = services.find_result(
-            session, question.capture_id, question.tool.name, question.host
-        )
-    if stored is None:
-        return None
+        return services.find_result(session, question.capture_id, question.tool.name, question.host)
+
+
+def _content(runtime: Runtime, stored: StoredToolResult) -> dict[str, Any] | None:
     if stored.file is None:
         return {"body": stored.body, "tables": stored.tables}
     try:
@@ -166,6 +169,19 @@ def _found(runtime: Runtime, question: Question) -> dict[str, Any] | None:
         # Replaced since the row was read.
         return None
     return found
+
+
+def _replace(
+    runtime: Runtime, question: Question, older: StoredToolResult, result: ToolResult
+) -> None:
+    """Keep a result that had to be made anew, so that it is made once."""
+    storage, most = runtime.storage, runtime.settings.max_inline_result_bytes
+    with runtime.database.reading() as session:
+        folder = find_capture(session, question.capture_id).session
+    row = pack_result(result, storage, folder, question.host or ALL_HOSTS, most)
+    with runtime.database.writing() as session:
+        replaced = services.replace_result(session, older, row, runtime.clock())
+    storage.delete([replaced] if replaced else [])
 
 
 def answer_xprof(runtime: Runtime, question: Question) -> object:
@@ -194,9 +210,22 @@ def _computed(
 
     Raises:
         ToolFailedError: by a bug of the tool's; other tools have answers.
+        NotAnalyzedError: an older podscope analysed the hosts; they are analysed again.
     """
     try:
         return _made(runtime, question, of_state, of_partials, with_step_times=with_step_times)
+    except (PartialError, InputNotFoundError) as error:
+        if not make_again(runtime, question.capture_id, question.tool.parts):
+            message = (
+                f"an older podscope analysed this capture ({error}) and its profiles are gone, so "
+                "it cannot be analysed again; take another capture"
+            )
+        else:
+            message = (
+                "an older podscope analysed this capture; it is being analysed again: ask again "
+                "in a moment"
+            )
+        raise NotAnalyzedError(message) from error
     except (PodscopeError, MemoryError):
         raise
     except Exception as error:
@@ -265,29 +294,5 @@ def _stored(runtime: Runtime, question: Question) -> _Stored:
 
 
 def _partials(runtime: Runtime, stored: _Stored, tool: Tool) -> list[HostPartial]:
-    storage = runtime.storage
-    return [
-        _with_parts(
-            storage,
-            stored.session,
-            HostPartial.from_bytes(storage.read(partial.path)),
-            tool.parts,
-        )
-        for partial in stored.partials
-    ]
-
-
-def _with_parts(
-    storage: Storage, session: str, partial: HostPartial, names: Sequence[str]
-) -> HostPartial:
-    for name in names:
-        try:
-            packed = storage.read_derived("parts", session, f"{partial.host}.{name}")
-        except InputNotFoundError as error:
-            message = (
-                f"the {name} of host {partial.host} were not kept; run the tool on the profile "
-                "itself: podscope analyze"
-            )
-            raise NotAnalyzedError(message) from error
-        partial = partial.with_part(name, packed, max_bytes=_MAX_PART_BYTES)
-    return partial
+    storage, session = runtime.storage, stored.session
+    return [read_partial(storage, session, one, tool.parts) for one in stored.partials]

@@ -23,7 +23,7 @@ from podscope_collector.captures.states import AnalysisState
 from podscope_collector.db import JsonObject
 from podscope_collector.errors import InputNotFoundError
 from podscope_collector.work.models import WorkKind
-from podscope_collector.work.services import changed_rows, enqueue
+from podscope_collector.work.services import changed_rows, enqueue, forget
 
 _OPEN = (AnalysisState.PENDING, AnalysisState.RUNNING)
 
@@ -125,6 +125,73 @@ def _is_reducible() -> tuple[ColumnElement[bool], ...]:
         Capture.analysis_state.in_(_OPEN),
         ~waiting,
     )
+
+
+def analyze_again(
+    session: Session, capture_id: uuid.UUID, hosts: Sequence[str], now: datetime
+) -> list[str]:
+    """Make work of hosts that were analysed before, and forget what all hosts together gave.
+
+    A host whose analysis is under way, or failed, is left alone: asking twice makes one.
+
+    Returns:
+        Files that no row points at any more, to be deleted after the commit.
+    """
+    revision = next_revision(session, capture_id)
+    rows = session.scalars(
+        select(CaptureHost).where(
+            CaptureHost.capture_id == capture_id,
+            CaptureHost.host.in_(hosts),
+            CaptureHost.analysis_state == AnalysisState.DONE,
+        )
+    ).all()
+    if not rows:
+        return []
+    for host in rows:
+        host.analysis_state, host.revision = AnalysisState.PENDING, revision
+        forget(session, WorkKind.ANALYZE_HOST, host.id)
+    capture = session.get_one(Capture, capture_id)
+    session.refresh(capture)
+    capture.analysis_state = AnalysisState.PENDING
+    capture.analysis_error = capture.analysis_finished_at = None
+    capture.reduce_claimed_at = None
+    forget(session, WorkKind.REDUCE_CAPTURE, capture_id)
+    enqueue(session, WorkKind.ANALYZE_HOST, [host.id for host in rows], now)
+    return _forget_state(session, capture_id)
+
+
+def _forget_state(session: Session, capture_id: uuid.UUID) -> list[str]:
+    """Drop the combined state of the hosts, and the results that were made of it."""
+    state = find_state(session, capture_id)
+    files = [] if state is None else list(state.files)
+    if state is not None:
+        session.delete(state)
+    of_all = (StoredToolResult.capture_id == capture_id, StoredToolResult.host == "")
+    files += [
+        file for file in session.scalars(select(StoredToolResult.file).where(*of_all)) if file
+    ]
+    session.execute(delete(StoredToolResult).where(*of_all))
+    return files
+
+
+def replace_result(
+    session: Session, older: StoredToolResult, result: JsonObject, now: datetime
+) -> str | None:
+    """Store what a tool of a newer version made in the place of an older result.
+
+    Returns:
+        The file that no row points at any more, to be deleted after the commit.
+    """
+    row = session.get(StoredToolResult, older.id)
+    made: str | None = result["file"]
+    if row is None or row.version != older.version or row.generation != older.generation:
+        # Analysed again since.
+        return made
+    replaced = row.file if row.file != made else None
+    for name, value in result.items():
+        setattr(row, name, value)
+    row.created_at = now
+    return replaced
 
 
 def publish_state(
@@ -286,11 +353,17 @@ def find_result(
 def partials_of(
     session: Session, capture_id: uuid.UUID, host: str | None = None
 ) -> list[StoredPartial]:
-    """The stored partial of each analysed host, in the order of the request."""
+    """The stored partial of each analysed host, in the order of the request.
+
+    Not of a host that is being analysed again: its partial is an older podscope's.
+    """
     query = (
         select(HostSummary.host, HostSummary.partial_file, HostSummary.partial_digest)
         .join(CaptureHost, CaptureHost.id == HostSummary.capture_host_id)
-        .where(HostSummary.capture_id == capture_id)
+        .where(
+            HostSummary.capture_id == capture_id,
+            CaptureHost.analysis_state == AnalysisState.DONE,
+        )
         .order_by(CaptureHost.position)
     )
     if host is not None:

@@ -156,6 +156,9 @@ def _reduce_capture(runtime: Runtime, lease: Lease) -> None:
         merged = processes.run(
             f"{_JOBS}:merge_stored_hosts", {**where, "partials": partials, "files": files}, *limits
         )
+        if "unreadable" in merged:
+            _analyze_again(runtime, lease, merged["unreadable"])
+            return
         # From here on whoever asks gets results of all these hosts.
         generation = _publish(runtime, lease, known, files, merged)
         found = processes.run(
@@ -194,6 +197,17 @@ def _reduce_capture(runtime: Runtime, lease: Lease) -> None:
         hosts=len(partials),
         merged=merged["merged"],
     )
+
+
+def _analyze_again(runtime: Runtime, lease: Lease, hosts: list[str]) -> None:
+    """Analyse hosts of an older podscope first; the last of them starts the reduce again."""
+    replaced: list[str] = []
+    capture_id, now = lease.claim.subject_id, runtime.clock()
+    with runtime.database.writing() as session:
+        if finish(session, lease.claim):
+            replaced = services.analyze_again(session, capture_id, hosts, now)
+    runtime.storage.delete(replaced)
+    log.info("hosts_analyzed_again", capture=str(capture_id), hosts=len(hosts))
 
 
 def _publish(

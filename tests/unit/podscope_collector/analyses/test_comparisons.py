@@ -12,16 +12,7 @@ from typing import Any
 import pytest
 
 from podscope.cli import main
-from podscope_agent.simulator import Pod, write_pod
-from podscope_collector import schema
-from podscope_collector.analyses import jobs, services
-from podscope_collector.app import create_app
-from podscope_collector.captures.importing import FoundProfile, FoundRun, import_runs
-from podscope_collector.captures.models import Capture
-from podscope_collector.db import Database
-from podscope_collector.profiles import find_runs
-from podscope_collector.runtime import Runtime
-from podscope_collector.settings import CollectorSettings
+from podscope_agent.simulator import Pod
 from podscope_protos.errors import ExitCode
 
 with warnings.catch_warnings():
@@ -35,11 +26,6 @@ PODS = {
     "gpu": Pod("gpu-h100", 1, 3),
 }
 HOSTS = [PODS["slow"].hostname(host) for host in range(2)]
-
-
-class NoBroker:
-    def send_task(self, name: str, *, args: list[str], queue: str) -> object:
-        return None
 
 
 @dataclass(frozen=True)
@@ -56,59 +42,10 @@ class Served:
         )
 
 
-def _analyze(runtime: Runtime, capture: Capture) -> None:
-    root, inline = runtime.settings.storage, runtime.settings.max_inline_result_bytes
-    now = runtime.clock()
-    for host in capture.hosts:
-        found = jobs.analyze_stored_host(root, capture.session, host.host, str(capture.id), inline)
-        with runtime.database.writing() as session:
-            services.store_host(session, host.id, found, now, 0.1)
-    with runtime.database.writing() as session:
-        assert services.claim_reduce(session, capture.id, now)
-        partials = services.partials_of(session, capture.id)
-        missing = services.missing_hosts(session, capture.id)
-    files = jobs.merge_stored_hosts(root, capture.session, partials, [])["files"]
-    with runtime.database.writing() as session:
-        generation = services.publish_state(session, capture.id, 0, files, now)
-    assert generation == 1
-    hosts = [partial.host for partial in partials]
-    found = jobs.reduce_stored_capture(
-        root, capture.session, str(capture.id), hosts, missing, files, inline
-    )
-    with runtime.database.writing() as session:
-        assert services.store_capture(session, capture.id, found, generation, now) == []
-
-
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("served")
-    logs = folder / "logs"
-    for name, pod in PODS.items():
-        list(write_pod(pod, logs, name))
-    database = Database(f"sqlite:///{folder / 'podscope.db'}")
-    schema.upgrade(database)
-    settings = CollectorSettings(data_dir=folder / "data")
-    runtime = Runtime(settings, database)
-    runs = [
-        FoundRun(
-            run.session or "",
-            (run.session or "",),
-            tuple(FoundProfile(f.host, str(f.path), f.read) for f in run.files),
-        )
-        for run in find_runs(logs)
-    ]
-    list(import_runs(runtime, runs, "llm", lambda: None))
-    with database.reading() as session:
-        captures = list(session.query(Capture))
-        assert all(capture.hosts for capture in captures)
-    for capture in captures:
-        _analyze(runtime, capture)
-    ids = {name: str(c.id) for c in captures for name in PODS if c.session.startswith(name)}
-    assert set(ids) == set(PODS)
-    app = create_app(settings, runtime=runtime, sender=NoBroker())
-    with TestClient(app, base_url="http://127.0.0.1:8080") as client:
-        yield Served(client, ids, logs)
-    database.dispose()
+def served(tmp_path_factory: pytest.TempPathFactory, serving: Any) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("served"), PODS) as service:
+        yield Served(service.client, service.ids, service.logs)
 
 
 def test_an_analysed_capture_tells_its_clocks_though_nobody_looked_into_it_before(

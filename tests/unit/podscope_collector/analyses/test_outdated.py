@@ -1,0 +1,189 @@
+"""Results of older podscopes are made anew, and never answered as they are."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from podscope_agent.simulator import Pod
+from podscope_analyzers import partials
+from podscope_analyzers.registry import TOOLS
+from podscope_analyzers.states import pack_state, unpack_state
+from podscope_collector.analyses import services, tasks
+from podscope_collector.analyses.models import StoredToolResult
+from podscope_collector.analyses.pod_states import StoredPartial
+from podscope_collector.captures.states import AnalysisState
+from podscope_collector.db import JsonObject
+from podscope_collector.work import context
+from podscope_collector.work.models import WorkItem, WorkKind
+
+POD = Pod("tpu-v5e", 2, 6, 3)
+HOST = POD.hostname(0)
+OLDER: JsonObject = {"tool": "an older podscope's"}
+
+
+@pytest.fixture
+def service(tmp_path: Path, serving: Any) -> Iterator[Any]:
+    with serving(tmp_path, {"run": POD}) as found:
+        yield found
+
+
+def _ask(service: Any, tool: str, **query: str) -> Any:
+    return service.client.get(f"/api/v1/captures/{service.ids['run']}/tools/{tool}", params=query)
+
+
+def _capture(service: Any) -> uuid.UUID:
+    return uuid.UUID(service.ids["run"])
+
+
+def _make_result_older(service: Any, tool: str, host: str, by: int = 1) -> None:
+    with service.runtime.database.writing() as session:
+        session.execute(
+            update(StoredToolResult)
+            .where(StoredToolResult.tool == tool, StoredToolResult.host == host)
+            .values(version=TOOLS[tool].version - by, body=OLDER, tables={}, file=None)
+        )
+
+
+def _stored(service: Any, tool: str, host: str) -> StoredToolResult:
+    with service.runtime.database.reading() as session:
+        found = services.find_result(session, _capture(service), tool, host)
+    assert found is not None
+    return found
+
+
+def _partials(service: Any) -> list[StoredPartial]:
+    with service.runtime.database.reading() as session:
+        return services.partials_of(session, _capture(service))
+
+
+def _make_partial_older(service: Any, host: str, by: int = 1) -> None:
+    storage = service.runtime.storage
+    (one,) = [stored for stored in _partials(service) if stored.host == host]
+    state = unpack_state(storage.read(one.path))
+    state["partial_version"] = partials.PARTIAL_VERSION - by
+    (storage.folder / one.path).write_bytes(pack_state(state))
+
+
+def _hosts_at_work(service: Any) -> int:
+    with service.runtime.database.reading() as session:
+        items = session.scalars(select(WorkItem)).all()
+    return sum(item.kind is WorkKind.ANALYZE_HOST for item in items)
+
+
+def _work(service: Any) -> None:
+    """Do all work that there is, as a worker would."""
+    context.install(service.runtime)
+    run = {
+        WorkKind.ANALYZE_HOST: tasks.analyze_host,
+        WorkKind.REDUCE_CAPTURE: tasks.reduce_capture,
+    }
+    while True:
+        with service.runtime.database.reading() as session:
+            items = [(item.kind, str(item.id)) for item in session.scalars(select(WorkItem))]
+        if not items:
+            return
+        for kind, work_id in items:
+            run[kind](work_id)
+
+
+@pytest.mark.parametrize(("tool", "host"), [("op_profile", HOST), ("overview_page", "")])
+def test_a_result_of_an_older_version_is_made_anew_once(service: Any, tool: str, host: str) -> None:
+    asked = {"host": host} if host else {}
+    before = _ask(service, tool, **asked).json()
+    _make_result_older(service, tool, host)
+    assert _ask(service, tool, **asked).json() == before
+    stored = _stored(service, tool, host)
+    assert stored.version == TOOLS[tool].version
+    assert stored.body != OLDER
+    assert stored.size_bytes > len(json.dumps(stored.body))
+
+
+def test_a_large_result_is_made_anew_too_and_its_old_file_goes(service: Any) -> None:
+    before = _ask(service, "graph_viewer", host=HOST).json()
+    path = ".podscope/results/older.json"
+    (service.runtime.storage.folder / path).write_text(json.dumps({"body": OLDER, "tables": {}}))
+    with service.runtime.database.writing() as session:
+        session.execute(
+            update(StoredToolResult)
+            .where(StoredToolResult.tool == "graph_viewer")
+            .values(version=TOOLS["graph_viewer"].version - 1, body=None, tables=None, file=path)
+        )
+    assert _ask(service, "graph_viewer", host=HOST).json() == before
+    assert not (service.runtime.storage.folder / path).exists()
+
+
+def test_a_result_of_a_newer_version_is_answered_while_services_are_upgraded(
+    service: Any,
+) -> None:
+    _make_result_older(service, "op_profile", HOST, by=-1)
+    assert _ask(service, "op_profile", host=HOST).json() == OLDER
+
+
+def test_csv_and_comparisons_are_of_the_new_result(service: Any) -> None:
+    before = _ask(service, "hlo_stats", host=HOST, format="csv", table="instructions").text
+    _make_result_older(service, "hlo_stats", HOST)
+    shown = _ask(service, "hlo_stats", host=HOST, format="csv", table="instructions").text
+    assert shown == before
+    _make_result_older(service, "hlo_stats", HOST)
+    path = f"/api/v1/captures/{service.ids['run']}/tools/hlo_stats/diff"
+    hosts = {"base_host": HOST, "host": POD.hostname(1)}
+    assert service.client.get(path, params=hosts).json()["status"] == "ok"
+
+
+def test_an_older_partial_is_made_again_from_the_profile(service: Any) -> None:
+    asked = {"host": HOST, "group_by": "category"}
+    expected = {
+        "of one": _ask(service, "op_profile", **asked).json(),
+        "of all": _ask(service, "overview_page").json(),
+    }
+    for host in range(2):
+        _make_partial_older(service, POD.hostname(host))
+    for _ in range(2):
+        answer = _ask(service, "op_profile", **asked)
+        assert answer.status_code == 409
+        assert "analysed" in answer.json()["detail"]
+        assert "ask again in a moment" in answer.json()["detail"]
+        # Both hosts, and asking twice makes the work once.
+        assert _hosts_at_work(service) == 2
+    of_all = _ask(service, "overview_page")
+    assert (of_all.status_code, of_all.json()["code"]) == (409, "not_analyzed")
+    _work(service)
+    assert _ask(service, "op_profile", **asked).json() == expected["of one"]
+    assert _ask(service, "overview_page").json() == expected["of all"]
+    shown = service.client.get(f"/api/v1/captures/{service.ids['run']}").json()
+    assert shown["analysis"]["state"] == AnalysisState.DONE.value
+
+
+def test_a_late_reduce_has_older_hosts_analysed_again_first(service: Any) -> None:
+    expected = _ask(service, "pod_viewer").json()
+    _make_partial_older(service, POD.hostname(1))
+    with service.runtime.database.writing() as session:
+        services.analyze_again(session, _capture(service), [HOST], service.runtime.clock())
+    _work(service)
+    assert _ask(service, "pod_viewer").json() == expected
+
+
+def test_older_hosts_whose_profiles_are_gone_say_so(service: Any) -> None:
+    folder = service.runtime.storage.folder
+    for file in folder.rglob("*.xplane.pb"):
+        file.unlink()
+    stored = _ask(service, "op_profile", host=HOST).json()
+    _make_partial_older(service, HOST)
+    answer = _ask(service, "op_profile", host=HOST, group_by="category")
+    assert answer.status_code == 409
+    assert "its profiles are gone" in answer.json()["detail"]
+    assert _hosts_at_work(service) == 0
+    # What does not need it is still there.
+    assert _ask(service, "op_profile", host=HOST).json() == stored
+
+
+def test_a_newer_partial_asks_for_an_upgrade_and_is_left_alone(service: Any) -> None:
+    _make_partial_older(service, HOST, by=-1)
+    answer = _ask(service, "op_profile", host=HOST, group_by="category")
+    assert "upgrade podscope" in answer.json()["detail"]
+    assert _hosts_at_work(service) == 0
