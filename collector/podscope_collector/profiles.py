@@ -1,14 +1,20 @@
-"""Profiles on disk: which files a path means, be it a file, a run folder or a log folder."""
+"""Which profiles a path means, be it a file, a run folder or a log folder, here or in a bucket."""
 
 import re
-import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 from podscope_analyzers.registry import nearest
-from podscope_collector.errors import CollectorError, InputNotFoundError
-from podscope_protos.errors import ExitCode
+from podscope_collector.errors import InputNotFoundError
+from podscope_collector.profile_folders import (
+    BUCKETS,
+    FoundFile,
+    LocalFolder,
+    ProfileFolder,
+    local_file,
+)
 
 SUFFIX: Final = ".xplane.pb"
 # Of one host's files the first of these is taken.
@@ -16,7 +22,6 @@ _SUFFIXES: Final = (SUFFIX, f"{SUFFIX}.gz", f"{SUFFIX}.zst")
 # Listed with the others, so that whoever reads it says what it is.
 _UNREAD: Final = ".xplane.riegeli"
 _ENDINGS: Final = (*_SUFFIXES, _UNREAD)
-_PROFILE_FOLDER: Final = Path("plugins") / "profile"
 # How deep below a log folder runs are looked for: `train/plugins/profile/<run>` and the like.
 _MAX_DEPTH: Final = 4
 _TIMESTAMP: Final = re.compile(r"\d{4}_\d{2}_\d{2}_\d{2}_\d{2}_\d{2}")
@@ -26,44 +31,19 @@ _NO_PROFILES: Final = (
 )
 
 
-class EmptyProfileError(CollectorError):
-    """A profile of no bytes: its capture failed, or is not over."""
-
-    code: ClassVar[str] = "empty_profile"
-    exit_code: ClassVar[ExitCode] = ExitCode.INVALID_INPUT
-
-
 @dataclass(frozen=True)
 class ProfileFile:
     """The profile of one host.
 
     Attributes:
         host: Name of the host, which is the file's without its endings.
+        place: Where it lies, for people.
+        read: Its bytes; see ``FoundFile``.
     """
 
     host: str
-    path: Path
-
-    def read(self) -> bytes:
-        """The file's bytes, in memory of our own: a file that shrinks under us does no harm.
-
-        Raises:
-            InputNotFoundError: it cannot be read.
-            EmptyProfileError: it has no bytes.
-        """
-        try:
-            mode = self.path.stat().st_mode
-            if not stat.S_ISREG(mode):
-                message = f"{self.path} is no regular file"
-                raise InputNotFoundError(message)
-            content = self.path.read_bytes()
-        except OSError as error:
-            message = f"cannot read {self.path}: {error.strerror or error}"
-            raise InputNotFoundError(message) from error
-        if not content:
-            message = f"{self.path} is empty: the capture failed or is not over; capture again"
-            raise EmptyProfileError(message)
-        return content
+    place: str
+    read: Callable[[], bytes | memoryview]
 
 
 @dataclass(frozen=True)
@@ -79,7 +59,7 @@ class ProfileRun:
     session: str | None
     files: tuple[ProfileFile, ...]
     others: tuple[str, ...] = ()
-    folder: Path | None = None
+    folder: ProfileFolder | None = None
 
     def only(self, host: str) -> "ProfileRun":
         """The run with one host alone.
@@ -95,69 +75,81 @@ class ProfileRun:
         return ProfileRun(self.session, found, self.others)
 
 
-def find_run(path: Path, run: str | None = None) -> ProfileRun:
+def find_run(path: str, run: str | None = None) -> ProfileRun:
     """The run that a path means.
 
     Args:
-        path: A profile, a run folder, or a log folder.
+        path: A profile, a run folder, or a log folder; ``s3://…`` and ``gs://…`` likewise.
         run: Which run of a log folder; the newest without it.
 
     Raises:
         InputNotFoundError: there is nothing there, no profile in it, or no such run.
     """
-    try:
-        if path.is_dir():
-            return _in_folder(path, run)
-        if path.exists():
-            return ProfileRun(None, (ProfileFile(_host_of(path), path),))
-    except OSError as error:
-        message = f"cannot read {path}: {error.strerror or error}"
-        raise InputNotFoundError(message) from error
-    cloud, slash, rest = str(path).partition(":/")
-    if slash and cloud in {"s3", "gs"}:
-        message = (
-            f"profiles of a bucket are analysed by a service: bring them there with 'podscope "
-            f"import {cloud}://{rest}', or copy the run folder to this machine"
-        )
-        raise InputNotFoundError(message)
-    message = f"{path} does not exist; give a profile, a run folder or a log folder"
-    raise InputNotFoundError(message)
+    place = _at(path)
+    if isinstance(place, FoundFile):
+        return ProfileRun(None, (_profile(place),))
+    return _in_folder(place, run)
 
 
-def find_runs(path: Path) -> list[ProfileRun]:
+def find_runs(path: str) -> list[ProfileRun]:
     """Every run that a path means, by name.
 
     Raises:
         InputNotFoundError: there is nothing there, or no profile in it.
     """
-    try:
-        if not path.is_dir():
-            message = f"{path} is no folder; give a log folder or a run folder"
-            raise InputNotFoundError(message)
-        if _has_profiles(path):
-            return [_run(path, ())]
-        runs = [_run(folder, ()) for folder in _runs_below(path)]
-    except OSError as error:
-        message = f"cannot read {path}: {error.strerror or error}"
-        raise InputNotFoundError(message) from error
+    place = _at(path)
+    if isinstance(place, FoundFile):
+        message = f"{path} is no folder; give a log folder or a run folder"
+        raise InputNotFoundError(message)
+    if _has_profiles(place):
+        return [_run(place, ())]
+    runs = [_run(folder, ()) for folder in _runs_below(place)]
     if not runs:
         raise InputNotFoundError(_NO_PROFILES.format(path=path))
     return runs
 
 
-def _in_folder(path: Path, run: str | None) -> ProfileRun:
-    if _has_profiles(path):
-        if run is not None and run != path.name:
-            message = f"{path} is a run folder itself; leave --run out, or give the log folder"
+def _at(path: str) -> FoundFile | ProfileFolder:
+    """What is at a path.
+
+    Raises:
+        InputNotFoundError: nothing is, or it cannot be looked at.
+    """
+    if path.startswith(BUCKETS):
+        # Brings the library for object stores: only who names a bucket pays for it.
+        from podscope_collector.bucket_folders import BucketFolder
+
+        folder = BucketFolder.of(path)
+        found = folder.file() if path.endswith(_ENDINGS) else None
+        return folder if found is None else found
+    local = Path(path)
+    try:
+        if local.is_dir():
+            return LocalFolder(local)
+        if local.exists():
+            return local_file(local)
+    except OSError as error:
+        message = f"cannot read {path}: {error.strerror or error}"
+        raise InputNotFoundError(message) from error
+    message = f"{path} does not exist; give a profile, a run folder or a log folder"
+    raise InputNotFoundError(message)
+
+
+def _in_folder(folder: ProfileFolder, run: str | None) -> ProfileRun:
+    if _has_profiles(folder):
+        if run is not None and run != folder.name:
+            message = (
+                f"{folder.place} is a run folder itself; leave --run out, or give the log folder"
+            )
             raise InputNotFoundError(message)
-        return _run(path, ())
-    runs = _runs_below(path)
+        return _run(folder, ())
+    runs = _runs_below(folder)
     if not runs:
-        raise InputNotFoundError(_NO_PROFILES.format(path=path))
-    by_name = {folder.name: folder for folder in runs}
+        raise InputNotFoundError(_NO_PROFILES.format(path=folder.place))
+    by_name = {found.name: found for found in runs}
     if run is not None:
         if run not in by_name:
-            message = f"no run '{run}' in {path}{nearest(run, by_name)}"
+            message = f"no run '{run}' in {folder.place}{nearest(run, by_name)}"
             raise InputNotFoundError(message)
         chosen = by_name[run]
     else:
@@ -165,45 +157,54 @@ def _in_folder(path: Path, run: str | None) -> ProfileRun:
     return _run(chosen, tuple(sorted(name for name in by_name if name != chosen.name)))
 
 
-def _age(folder: Path) -> tuple[str, float]:
+def _age(folder: ProfileFolder) -> tuple[str, float]:
     # Copies lose their times; a run that is named by its time keeps it.
     name = folder.name if _TIMESTAMP.match(folder.name) else ""
-    return name, max(file.stat().st_mtime for file in folder.iterdir())
+    return name, max(file.changed for file in _profiles_in(folder))
 
 
-def _runs_below(path: Path) -> list[Path]:
-    candidates = [path]
+def _runs_below(path: ProfileFolder) -> list[ProfileFolder]:
+    candidates: list[ProfileFolder] = [path]
     for _ in range(_MAX_DEPTH):
-        found = [folder / _PROFILE_FOLDER for folder in candidates]
+        found = [folder.below("plugins").below("profile") for folder in candidates]
         # `plugins` and `plugins/profile` are understood too.
-        found += [folder / "profile" for folder in candidates if folder.name == "plugins"]
+        found += [folder.below("profile") for folder in candidates if folder.name == "plugins"]
         found += [folder for folder in candidates if folder.name == "profile"]
-        runs = [run for folder in found if folder.is_dir() for run in _folders(folder)]
-        runs = [run for run in runs if _has_profiles(run)]
+        runs = [run for folder in found for run in folder.folders() if _has_profiles(run)]
         if runs:
             return runs
-        candidates = [below for folder in candidates for below in _folders(folder)]
+        candidates = [below for folder in candidates for below in folder.folders()]
     return []
 
 
-def _folders(path: Path) -> list[Path]:
-    return sorted(entry for entry in path.iterdir() if entry.is_dir() and not entry.is_symlink())
+def _has_profiles(folder: ProfileFolder) -> bool:
+    return bool(_profiles_in(folder))
 
 
-def _has_profiles(path: Path) -> bool:
-    return any(entry.name.endswith(_ENDINGS) for entry in path.iterdir())
+def _profiles_in(folder: ProfileFolder) -> list[FoundFile]:
+    # A name with a dot in front is a copy under way, or what macOS lays beside its copies; but
+    # a server that was told no name writes nothing else.
+    return [
+        file
+        for file in folder.files()
+        if file.name.endswith(_ENDINGS) and (file.name[0] != "." or file.name in _ENDINGS)
+    ]
 
 
-def _run(folder: Path, others: tuple[str, ...]) -> ProfileRun:
-    entries = sorted(folder.iterdir())
+def _run(folder: ProfileFolder, others: tuple[str, ...]) -> ProfileRun:
+    entries = _profiles_in(folder)
     files: dict[str, ProfileFile] = {}
     for suffix in _ENDINGS:
         for file in entries:
             if file.name.endswith(suffix):
-                files.setdefault(_host_of(file), ProfileFile(_host_of(file), file))
+                files.setdefault(_host_of(file.name), _profile(file))
     return ProfileRun(folder.name, tuple(files[host] for host in sorted(files)), others, folder)
 
 
-def _host_of(path: Path) -> str:
-    suffix = next((suffix for suffix in _ENDINGS if path.name.endswith(suffix)), "")
-    return path.name.removesuffix(suffix) or path.name
+def _profile(file: FoundFile) -> ProfileFile:
+    return ProfileFile(_host_of(file.name), file.place, file.read)
+
+
+def _host_of(name: str) -> str:
+    suffix = next((suffix for suffix in _ENDINGS if name.endswith(suffix)), "")
+    return name.removesuffix(suffix) or name

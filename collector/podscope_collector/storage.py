@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from io import FileIO
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 import obstore
 from obstore.exceptions import (
@@ -32,6 +32,9 @@ from podscope_collector.errors import CollectorError, InputNotFoundError, Reques
 from podscope_collector.object_store import connect
 from podscope_collector.page_cache import RecentPages
 
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+
 PROFILE_FOLDER: Final = "plugins/profile"
 XSPACE_SUFFIX: Final = ".xplane.pb"
 SCHEMES: Final = ("s3://", "gs://")
@@ -44,6 +47,17 @@ of all hosts of a capture, ``results`` of tools,
 
 _MAX_COMPONENT = 240
 _BLOCK_BYTES: Final = 1 << 19
+_DENIALS: Final = (PermissionDeniedError, UnauthenticatedError, PermissionError)
+# Listings that are denied raise none of them.
+_DENIED: Final = ("401 Unauthorized", "403 Forbidden")
+# Where the clouds' machines are asked for their identity.
+_ASKED_THE_MACHINE: Final = ("/latest/api/token", "/computeMetadata/")
+_NO_CREDENTIALS: Final = {
+    "s3": "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+    "AWS_SKIP_SIGNATURE=true for a public bucket",
+    "gs": "no credentials were found: set GOOGLE_APPLICATION_CREDENTIALS, or "
+    "GOOGLE_SKIP_SIGNATURE=true for a public bucket",
+}
 # Ids of one process must differ even where the store cannot reserve them (a read-only mount).
 _session_lock = threading.Lock()
 
@@ -70,6 +84,19 @@ class StoredFile:
     sha256: str
 
 
+@dataclass(frozen=True, slots=True)
+class StoredEntry:
+    """A file as a listing shows it.
+
+    Attributes:
+        path: Key below the root, with ``/``.
+        changed: Unix time, seconds.
+    """
+
+    path: str
+    changed: float
+
+
 class Storage:
     """Reads and writes below one root; its methods block, so call them off an event loop.
 
@@ -78,13 +105,22 @@ class Storage:
             ``gs://bucket/prefix`` with the usual credentials of that cloud.
         options: Passed on to the store. An S3 server of one's own is usually named by the
             environment instead: ``AWS_ENDPOINT_URL``, ``AWS_ALLOW_HTTP=true``.
+        is_prompt: Whether somebody waits for the answer: a bucket that does not answer when it is
+            listed is given up soon.
 
     Raises:
         RequestError: The root is no folder and no such URL.
     """
 
-    def __init__(self, root: str, *, options: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        root: str,
+        *,
+        options: dict[str, str] | None = None,
+        is_prompt: bool = False,
+    ) -> None:
         self.root = root
+        self._is_prompt = is_prompt
         self.folder: Path | None = None
         self._options = options or {}
         self._store: ObjectStore | None = None
@@ -133,21 +169,12 @@ class Storage:
 
     def list_sessions(self) -> list[str]:
         """Names of all sessions with a folder, newest first."""
-        with self._errors(f"list {self.root}"):
-            if self.folder is not None and not (self.folder / PROFILE_FOLDER).is_dir():
-                return []
-            found = obstore.list_with_delimiter(self._open(), PROFILE_FOLDER)
-        names = {prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"]}
-        return sorted(names, reverse=True)
+        return sorted(self.listing(PROFILE_FOLDER)[0], reverse=True)
 
     def list_hosts(self, session: str) -> list[str]:
         """Names of the hosts whose XSpace is stored, in order."""
-        prefix = f"{PROFILE_FOLDER}/{_component(session, 'session')}"
-        with self._errors(f"list {self.root}"):
-            if self.folder is not None and not (self.folder / prefix).is_dir():
-                return []
-            found = obstore.list_with_delimiter(self._open(), prefix)
-        names = [meta["path"].rpartition("/")[2] for meta in found["objects"]]
+        _, files = self.listing(f"{PROFILE_FOLDER}/{_component(session, 'session')}")
+        names = [file.path.rpartition("/")[2] for file in files]
         return sorted(
             name.removesuffix(XSPACE_SUFFIX)
             for name in names
@@ -283,6 +310,37 @@ class Storage:
 
     # -- any file below the root ------------------------------------------------------------
 
+    def listing(self, path: str) -> tuple[list[str], list[StoredEntry]]:
+        """Names of the folders right below a key, and the files there; none where nothing is.
+
+        Raises:
+            StorageError: It cannot be listed.
+        """
+        with self._errors(f"list {self.root}"):
+            if self.folder is not None and not (self.folder / path).is_dir():
+                return [], []
+            found = obstore.list_with_delimiter(self._to_look_up(), path)
+        names = {prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"]}
+        return sorted(names), [_entry(meta) for meta in found["objects"]]
+
+    def all_below(self, path: str) -> Iterator[StoredEntry]:
+        """Every file below a key, at any depth.
+
+        Raises:
+            StorageError: It cannot be listed.
+        """
+        with self._errors(f"list {self.root}"):
+            for chunk in obstore.list(self._to_look_up(), path):
+                yield from map(_entry, chunk)
+
+    def entry(self, path: str) -> StoredEntry | None:
+        """The file with this key; None when there is none."""
+        with self._errors(f"read {path} of {self.root}"):
+            try:
+                return _entry(obstore.head(self._to_look_up(), path))
+            except (NotFoundError, FileNotFoundError):
+                return None
+
     def read(self, path: str) -> bytes:
         """Content of the file with this key (``StoredFile.path``).
 
@@ -290,9 +348,18 @@ class Storage:
             InputNotFoundError: There is none.
             StorageError: It cannot be read.
         """
+        return bytes(self.load(path))
+
+    def load(self, path: str) -> memoryview:
+        """As ``read``, for large files: the content is in memory only once.
+
+        Raises:
+            InputNotFoundError: There is none.
+            StorageError: It cannot be read.
+        """
         with self._errors(f"read {path} of {self.root}"):
             try:
-                return bytes(obstore.get(self._open(), path).bytes())
+                return memoryview(obstore.get(self._open(), path).bytes())
             except (NotFoundError, FileNotFoundError) as error:
                 msg = f"no file {path} below {self.root}"
                 raise InputNotFoundError(msg) from error
@@ -414,6 +481,9 @@ class Storage:
                 self._store = connect(self.root, self._options)
         return self._store
 
+    def _to_look_up(self) -> ObjectStore:
+        return self._open_promptly() if self._is_prompt else self._open()
+
     def _open_promptly(self) -> ObjectStore:
         """The store, to write to; one that does not answer is given up soon."""
         if self.folder is not None:
@@ -427,16 +497,23 @@ class Storage:
         """Turn a store's error into one line that says what to do."""
         try:
             yield
-        except (PermissionDeniedError, UnauthenticatedError, PermissionError) as error:
-            msg = f"cannot {what}: permission denied; give this user access or choose another place"
-            raise StorageError(msg) from error
         except (BaseError, OSError, ValueError) as error:
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
             advice = "check that the place exists, is writable and has space"
-            if "error sending request" in reason:
+            if any(sign in reason for sign in _ASKED_THE_MACHINE):
+                # Nothing else names an identity, so the machine's own was asked for.
+                advice = _NO_CREDENTIALS[self.root.partition(":")[0]]
+            elif isinstance(error, _DENIALS) or any(sign in reason for sign in _DENIED):
+                reason = "permission denied"
+                advice = "give this user access or choose another place"
+            elif "error sending request" in reason:
                 advice = "check the address of the store and the network between"
             msg = f"cannot {what}: {reason}; {advice}"
             raise StorageError(msg) from error
+
+
+def _entry(meta: "ObjectMeta") -> StoredEntry:
+    return StoredEntry(meta["path"], meta["last_modified"].timestamp())
 
 
 def _write_all(file: FileIO, block: memoryview) -> None:

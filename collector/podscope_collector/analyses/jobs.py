@@ -57,7 +57,7 @@ def analyze_stored_host(
         XSpaceError: It is damaged, in whatever part.
     """
     storage = Storage(storage_root)
-    xspace = storage.read_xspace(session, host)
+    xspace = storage.load(storage.xspace_path(session, host))
     # On arrival only the structure was checked, and no analysis reads all of it.
     verify(xspace)
     statement = statement_of(open_xspace(xspace))

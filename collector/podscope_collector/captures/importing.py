@@ -37,7 +37,7 @@ class FoundProfile:
 
     host: str
     place: str
-    read: Callable[[], bytes]
+    read: Callable[[], bytes | memoryview]
 
 
 @dataclass(frozen=True)

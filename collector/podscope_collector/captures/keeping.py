@@ -187,7 +187,7 @@ class Keeper:
         """
         self.storage.delete([one.file.path for one in kept])
 
-    def holds_another(self, host: str, xspace: bytes) -> bool:
+    def holds_another(self, host: str, xspace: bytes | memoryview) -> bool:
         """Whether the session has a profile of the host with other bytes."""
         if not self.storage.has_xspace(self.session, host):
             return False
@@ -210,7 +210,7 @@ class Keeper:
         for name in dict.fromkeys(written_as):
             if "/" not in name and self.storage.has_xspace(self.session, name):
                 path = self.storage.xspace_path(self.session, name)
-                kept = self.keep_xspace(self.storage.read(path), host, address)
+                kept = self.keep_xspace(self.storage.load(path), host, address)
                 if name != host:
                     self.storage.delete([path])
                 return kept

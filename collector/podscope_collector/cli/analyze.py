@@ -15,7 +15,6 @@ from podscope_analyzers.pipeline import (
 )
 from podscope_analyzers.registry import Tool, check_parameters, find_tool
 from podscope_analyzers.result import MissingHost, Scope
-from podscope_collector.captured_hosts import captured_hosts
 from podscope_collector.cli import analyze_documents as documents
 from podscope_collector.cli.analyze_arguments import Arguments, Format, parse_arguments
 from podscope_collector.errors import CollectorError, RequestError
@@ -145,7 +144,7 @@ def analyze_hosts(run: ProfileRun, tool: str | None = None) -> AnalyzedRun:
         raise _named(*failures[0])
     for name, failure in failures:
         _warn(f"left out {name}: {failure}")
-    known = () if run.folder is None else captured_hosts(run.folder)
+    known = () if run.folder is None else run.folder.captured_hosts()
     files = {file.host for file in run.files}
     scope = Scope(
         hosts=[partial.host for partial in partials],

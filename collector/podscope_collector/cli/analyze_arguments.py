@@ -8,7 +8,6 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Final, NoReturn
 
 
@@ -26,13 +25,13 @@ class Arguments:
     """What to analyze and how to print it.
 
     Attributes:
-        path: A profile, a run folder, or a log folder.
+        path: A profile, a run folder, or a log folder, here or in a bucket.
         tool: None for a summary.
         parameters: As given, ``key=value``.
         table: Which table of the result.
     """
 
-    path: Path
+    path: str
     tool: str | None
     host: str | None
     run: str | None
@@ -62,6 +61,7 @@ examples:
   podscope analyze runs                               what the newest run says, and its tools
   podscope analyze runs --tool pod_viewer             who is late
   podscope analyze w0.xplane.pb --tool framework_op_stats --format csv --table with_idle
+  podscope analyze gs://team/logs --host w0           a bucket's newest run
   podscope analyze runs --run 2026_11_21_09_00_00 --tool overview_page --format xprof
 
 tools:
@@ -86,7 +86,9 @@ def parse_arguments(given: Sequence[str], prog_name: str) -> Arguments:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("path", type=Path, help="A profile, a run folder, or a log folder.")
+    parser.add_argument(
+        "path", help="A profile, a run folder, or a log folder; s3://… and gs://… likewise."
+    )
     parser.add_argument("--tool", help="Name of the tool; without it, a summary.")
     parser.add_argument("--host", help="One host of the run.")
     parser.add_argument("--run", help="Which run of a log folder; the newest without it.")

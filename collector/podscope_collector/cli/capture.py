@@ -271,9 +271,7 @@ def _into_folder(
     sys.stdout.write(alignment_text(None if alignment is None else alignment.to_json()))
     if outcome.bytes:
         place = f"{logdir.rstrip('/')}/plugins/profile/{session}"
-        # What is in a bucket only a service reads.
-        command = "import" if "://" in logdir else "analyze"
-        sys.stdout.write(f"profiles: {place}\nanalyze:  podscope {command} {_quoted(logdir)}\n")
+        sys.stdout.write(f"profiles: {place}\nanalyze:  podscope analyze {_quoted(logdir)}\n")
     return _EXIT[outcome.state]
 
 

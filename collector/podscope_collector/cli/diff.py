@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from podscope_analyzers.diff.compare import Side, compare, parameters_for
@@ -105,7 +104,7 @@ def _side(
     side: DiffSide, tool: str, parameters: Mapping[str, str], analyzed: AnalyzedRun | None
 ) -> tuple[Side, AnalyzedRun]:
     if analyzed is None:
-        found = find_run(Path(side.capture), side.run)
+        found = find_run(side.capture, side.run)
         if found.others and side.run is None:
             sys.stderr.write(
                 f"podscope: {len(found.others) + 1} runs in {side.capture}; this is the newest, "

@@ -99,7 +99,9 @@ def _parser(prog_name: str, *, asks_help: bool) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("base", help="A profile, a run folder, a log folder; with --url an id.")
+    parser.add_argument(
+        "base", help="A profile, a run folder, a log folder, s3://… or gs://…; with --url an id."
+    )
     parser.add_argument("other", nargs="?", help="The same; without it, the base once more.")
     parser.add_argument("--tool", default="overview_page", help="default: overview_page")
     parser.add_argument("--host", help="One host of the base, and of the other.")

@@ -11,7 +11,6 @@ import typer
 
 from podscope_collector.captures.durations import parse_duration_ms
 from podscope_collector.cli.options import AsJson, DataDir, load_settings, print_json
-from podscope_collector.errors import InputNotFoundError
 from podscope_protos.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -91,30 +90,13 @@ def import_runs(
 
 def _found(logdir: str) -> "Iterator[importing.FoundRun]":
     from podscope_collector.captures.importing import FoundProfile, FoundRun
+    from podscope_collector.profile_folders import BUCKETS
     from podscope_collector.profiles import find_runs
-    from podscope_collector.storage import SCHEMES, Storage
 
-    if not logdir.startswith(SCHEMES):
-        for run in find_runs(Path(logdir).expanduser()):
-            profiles = (FoundProfile(f.host, str(f.path), f.read) for f in run.files)
-            yield FoundRun(run.session or "", (run.session or "",), tuple(profiles))
-        return
-    storage = Storage(logdir)
-    sessions = storage.list_sessions()
-    if not sessions:
-        message = f"no plugins/profile/<run> below {logdir}"
-        raise InputNotFoundError(message)
-    for session in sessions:
-        hosts = storage.list_hosts(session)
-        profiles = (
-            FoundProfile(
-                host,
-                f"{logdir}/{session}/{host}",
-                functools.partial(storage.read_xspace, session, host),
-            )
-            for host in hosts
-        )
-        yield FoundRun(session, (session,), tuple(profiles))
+    place = logdir if logdir.startswith(BUCKETS) else str(Path(logdir).expanduser())
+    for run in find_runs(place):
+        profiles = (FoundProfile(file.host, file.place, file.read) for file in run.files)
+        yield FoundRun(run.session or "", (run.session or "",), tuple(profiles))
 
 
 def _tell(done: "list[importing.Imported]", *, as_json: bool) -> None:

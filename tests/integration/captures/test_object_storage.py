@@ -1,18 +1,16 @@
-"""Storage on S3 and GCS servers: a small one of the tests' own that knows what the storage uses."""
+"""Storage on S3 and GCS servers."""
 
 import hashlib
-import json
-import re
+import os
+import socket
 import threading
 import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import parse_qs, unquote, urlsplit
-from xml.sax.saxutils import escape, unescape
 
 import pytest
+from tests.integration.object_server import PAGE, ObjectServer, serving
 
 from podscope_collector import schema
 from podscope_collector.app import create_app
@@ -32,191 +30,14 @@ with warnings.catch_warnings():
     from starlette.testclient import TestClient
 
 
-class ObjectServer(ThreadingHTTPServer):
-    """Objects of one bucket in memory; speaks S3 and the XML API of GCS, which follows it.
-
-    Attributes:
-        url: The bucket as the storage is told.
-        objects: Key -> content.
-        denied: Whether every request is answered with 403.
-        away_for: So many requests to write are still answered with 503.
-        writes: Requests to write so far.
-        parts: Pieces of uploads that are not complete, by their number.
-    """
-
-    url: str
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.objects: dict[str, bytes] = {}
-        self.denied = False
-        self.away_for = 0
-        self.writes = 0
-        self.parts: dict[int, bytes] = {}
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: ObjectServer
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
-    def _key(self) -> str:
-        return unquote(urlsplit(self.path).path).removeprefix("/bucket").lstrip("/")
-
-    def _answer(self, status: int, body: bytes = b"", **headers: str) -> None:
-        self.send_response(status)
-        for name, text in headers.items():
-            self.send_header(name.replace("_", "-"), text)
-        if "Content_Length" not in headers:
-            self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def _error(self, status: int, code: str) -> None:
-        self._answer(status, f"<Error><Code>{code}</Code></Error>".encode())
-
-    def _query(self) -> dict[str, str]:
-        query = parse_qs(urlsplit(self.path).query, keep_blank_values=True)
-        return {name: found[0] for name, found in query.items()}
-
-    def do_PUT(self) -> None:
-        content = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.writes += 1
-        if self.server.denied:
-            return self._error(403, "AccessDenied")
-        if self.server.away_for > 0:
-            self.server.away_for -= 1
-            return self._error(503, "SlowDown")
-        query = self._query()
-        if "partNumber" in query:
-            self.server.parts[int(query["partNumber"])] = content
-            return self._answer(200, ETag=_etag(content))
-        must_be_new = (
-            self.headers["If-None-Match"] == "*"
-            or self.headers["x-goog-if-generation-match"] == "0"
-        )
-        if must_be_new and self._key() in self.server.objects:
-            return self._error(412, "PreconditionFailed")
-        self.server.objects[self._key()] = content
-        return self._answer(200, ETag=_etag(content))
-
-    def do_GET(self) -> None:
-        query = self._query()
-        if self.server.denied:
-            return self._error(403, "AccessDenied")
-        if query.get("list-type") == "2":
-            return self._list(query.get("prefix", ""))
-        content = self.server.objects.get(self._key())
-        if content is None:
-            return self._error(404, "NoSuchKey")
-        return self._answer(
-            200,
-            content,
-            ETag=_etag(content),
-            Last_Modified="Sat, 21 Nov 2026 09:00:00 GMT",
-            x_goog_generation="1",
-            Content_Length=str(len(content)),
-        )
-
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
-    def do_DELETE(self) -> None:
-        if self.server.objects.pop(self._key(), None) is None:
-            return self._error(404, "NoSuchKey")
-        return self._answer(204)
-
-    def do_POST(self) -> None:
-        """Uploads in parts, and bulk deletion."""
-        body = self.rfile.read(int(self.headers["Content-Length"] or 0)).decode()
-        query = self._query()
-        if "uploads" in query:
-            told = "<UploadId>u1</UploadId>"
-            return self._answer(
-                200,
-                f"<InitiateMultipartUploadResult>{told}</InitiateMultipartUploadResult>".encode(),
-            )
-        if "uploadId" in query:
-            parts = self.server.parts
-            self.server.objects[self._key()] = b"".join(parts[n] for n in sorted(parts))
-            parts.clear()
-            told = f"<ETag>{_etag(b'')}</ETag>"
-            return self._answer(
-                200,
-                f"<CompleteMultipartUploadResult>{told}</CompleteMultipartUploadResult>".encode(),
-                ETag=_etag(b""),
-            )
-        keys = re.findall("<Key>(.*?)</Key>", body)
-        for key in keys:
-            self.server.objects.pop(unescape(key), None)
-        deleted = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
-        return self._answer(200, f"<DeleteResult>{deleted}</DeleteResult>".encode())
-
-    def _list(self, prefix: str) -> None:
-        rows, folders = [], set()
-        for key, content in sorted(self.server.objects.items()):
-            if not key.startswith(prefix):
-                continue
-            rest = key[len(prefix) :]
-            if "/" in rest:
-                folders.add(prefix + rest.partition("/")[0] + "/")
-                continue
-            rows.append(
-                f"<Contents><Key>{escape(key)}</Key><Size>{len(content)}</Size>"
-                f"<LastModified>2026-11-21T09:00:00.000Z</LastModified>"
-                f"<ETag>{_etag(content)}</ETag></Contents>"
-            )
-        rows += [
-            f"<CommonPrefixes><Prefix>{escape(folder)}</Prefix></CommonPrefixes>"
-            for folder in sorted(folders)
-        ]
-        body = f"<ListBucketResult><IsTruncated>false</IsTruncated>{''.join(rows)}"
-        self._answer(200, f"{body}</ListBucketResult>".encode())
-
-
-def _etag(content: bytes) -> str:
-    return f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-
-
 @pytest.fixture(params=["s3", "gs"])
 def cloud(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[ObjectServer]:
-    server = ObjectServer()
-    server.url = f"{request.param}://bucket"
-    base = f"http://127.0.0.1:{server.server_port}"
-    key = tmp_path / "key.json"
-    key.write_text(
-        json.dumps(
-            {
-                "gcs_base_url": base,
-                "disable_oauth": True,
-                "client_email": "",
-                "private_key": "",
-                "private_key_id": "",
-            }
-        )
-    )
-    for name, text in {
-        "AWS_ENDPOINT_URL": base,
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_REGION": "us-east-1",
-        "GOOGLE_SERVICE_ACCOUNT": str(key),
-    }.items():
-        monkeypatch.setenv(name, text)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with serving(request.param, tmp_path) as server:
+        for name, text in server.variables.items():
+            monkeypatch.setenv(name, text)
         yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def test_profiles_and_what_is_derived_lie_below_the_prefix(cloud: ObjectServer) -> None:
@@ -275,8 +96,7 @@ def test_a_store_that_takes_calls_and_never_answers_is_given_up_by_its_silence(
     prefix = "AWS" if cloud.url.startswith("s3:") else "GOOGLE"
     # What the environment says goes before our own limits.
     monkeypatch.setenv(f"{prefix}_READ_TIMEOUT", "200ms")
-    answered = threading.Event()
-    monkeypatch.setattr(_Handler, "do_PUT", lambda _: answered.wait(60))
+    cloud.silent_until = answered = threading.Event()
     try:
         with pytest.raises(StorageError, match="check the address of the store"):
             Storage(cloud.url).new_session()
@@ -333,3 +153,42 @@ def test_a_profile_is_downloaded_in_pieces(
     assert answer.headers["content-length"] == str(len(content))
     assert client.get(f"{base}/{hosts[1]}/xspace").status_code == 404
     database.dispose()
+
+
+def test_a_damaged_profile_is_moved_out_of_its_session(cloud: ObjectServer) -> None:
+    storage = Storage(f"{cloud.url}/team")
+    storage.put_xspace("s1", "w0", b"abc")
+    storage.set_aside("s1", "w0")
+    storage.set_aside("s1", "w1")
+    assert cloud.objects == {"team/.podscope/rejected/s1/w0": b"abc"}
+
+
+def test_more_hosts_than_one_answer_lists_are_all_found(cloud: ObjectServer) -> None:
+    storage = Storage(cloud.url)
+    hosts = [f"w{number:02d}" for number in range(3 * PAGE + 1)]
+    for host in hosts:
+        storage.put_xspace("s1", host, b"abc")
+        storage.put_xspace(f"t{host}", host, b"abc")
+    assert storage.list_hosts("s1") == hosts
+    assert storage.list_sessions() == sorted(["s1", *(f"t{host}" for host in hosts)], reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("url", "variable"),
+    [("s3://bucket/x", "AWS_ACCESS_KEY_ID"), ("gs://bucket", "GOOGLE_APPLICATION_CREDENTIALS")],
+)
+def test_a_bucket_without_credentials_says_which_variables_name_them(
+    url: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "GOOGLE_")):
+            monkeypatch.delenv(name)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{nobody.getsockname()[1]}"
+        monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://{place}")
+        monkeypatch.setenv("GCE_METADATA_HOST", place)
+        storage = Storage(url, is_prompt=True)
+        with pytest.raises(StorageError, match=variable) as caught:
+            storage.list_sessions()
+    assert "\n" not in str(caught.value)

@@ -89,9 +89,9 @@ def _serving(folder: Path, pods: Mapping[str, Pod]) -> Iterator[AnalyzedService]
         FoundRun(
             run.session or "",
             (run.session or "",),
-            tuple(FoundProfile(f.host, str(f.path), f.read) for f in run.files),
+            tuple(FoundProfile(f.host, f.place, f.read) for f in run.files),
         )
-        for run in find_runs(logs)
+        for run in find_runs(str(logs))
     ]
     list(import_runs(runtime, runs, "llm", lambda: None))
     with database.reading() as session:

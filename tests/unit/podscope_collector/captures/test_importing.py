@@ -43,9 +43,9 @@ def found(logdir: Path) -> list[FoundRun]:
         FoundRun(
             run.session or "",
             (run.session or "",),
-            tuple(FoundProfile(f.host, str(f.path), f.read) for f in run.files),
+            tuple(FoundProfile(f.host, f.place, f.read) for f in run.files),
         )
-        for run in find_runs(logdir)
+        for run in find_runs(str(logdir))
     ]
 
 

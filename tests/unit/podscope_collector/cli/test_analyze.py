@@ -325,12 +325,6 @@ def test_the_pod_viewer_names_the_late_host_before_anything_else(
     assert "One host alone" in alone
 
 
-def test_a_bucket_is_a_service_s_and_the_message_says_the_command(podscope: Podscope) -> None:
-    ended = podscope("s3://team/logs", "--tool", "overview_page")
-    assert ended.code == 3
-    assert "'podscope import s3://team/logs'" in ended.err
-
-
 @pytest.mark.parametrize("tool", ["memory_profile", "roofline_model"])
 def test_lines_to_a_pipe_do_not_end_in_blanks(
     podscope: Podscope, simulated: Path, tool: str

@@ -17,10 +17,10 @@ ROOT = Path(__file__).resolve().parents[4]
 def test_arguments_are_taken_in_any_order_and_both_spellings() -> None:
     given = ["--tool=t", "runs", "--param", "a=1", "--param=b=2", "--format", "csv", "--table", "x"]
     assert parse_arguments(given, "p") == Arguments(
-        Path("runs"), "t", None, None, ("a=1", "b=2"), Format.CSV, "x"
+        "runs", "t", None, None, ("a=1", "b=2"), Format.CSV, "x"
     )
     assert parse_arguments(["runs", "--host", "h", "--run", "r"], "p") == Arguments(
-        Path("runs"), None, "h", "r", (), Format.TABLE, None
+        "runs", None, "h", "r", (), Format.TABLE, None
     )
 
 
