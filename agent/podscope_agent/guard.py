@@ -90,6 +90,14 @@ class OverheadGuard:
                     f"{budget.min_free_disk_bytes >> 20} MiB free"
                 )
 
+    def refusal(self, duration_s: float) -> str:
+        """Why a capture of this length would not be let in now; empty when it would."""
+        try:
+            self.admit(duration_s)
+        except RpcFailure as failure:
+            return failure.details
+        return ""
+
     def ended(self, duration_s: float) -> None:
         """Count a capture that ended now, with what of its window was recorded."""
         now = time.monotonic()

@@ -70,12 +70,13 @@ class OwnService:
         before_s = self._session.step_time_before_s
         return own.ReportFiguresResponse(was_taken=self._reported.take(request, before_s))
 
-    async def describe(self) -> own.DescribeResponse:
+    async def describe(self, request: own.DescribeRequest) -> own.DescribeResponse:
         """What runs here and what the agent allows."""
         targets = await self.targets()
-        return await asyncio.to_thread(self._described, targets)
+        refusal = self._session.guard.refusal(request.duration_ms / 1000)
+        return await asyncio.to_thread(self._described, targets, refusal)
 
-    def _described(self, targets: Sequence[KnownTarget]) -> own.DescribeResponse:
+    def _described(self, targets: Sequence[KnownTarget], refusal: str) -> own.DescribeResponse:
         budget = self._session.guard.budget
         response = own.DescribeResponse(
             version=__version__,
@@ -84,6 +85,7 @@ class OwnService:
             is_busy=self._session.is_busy,
             spool_free_bytes=self._spool.free_bytes(),
             memory_available_bytes=psutil.virtual_memory().available,
+            refusal=refusal,
         )
         for target in targets:
             response.targets.add(

@@ -155,9 +155,9 @@ class OwnRpcs:
         """The host's clocks, read before anything else is done."""
         return self._service.clock_ping(time.time_ns(), time.monotonic_ns())
 
-    async def describe(self, _body: bytes, _context: _Context) -> bytes:
+    async def describe(self, body: bytes, _context: _Context) -> bytes:
         """What runs here and what the agent allows."""
-        response = await self._service.describe()
+        response = await self._service.describe(_parsed(own.DescribeRequest, body))
         return response.SerializeToString()
 
     async def capture(self, body: bytes, context: _Context) -> bytes:

@@ -29,6 +29,10 @@ class ServerKind(StrEnum):
     AGENT = "podscope agent"
     LIBRARY = "podscope library"
     STOCK = "JAX or TensorFlow"
+    """Both answer alike: what is loaded or recorded there has to tell."""
+    JAX = "JAX"
+    TENSORFLOW = "TensorFlow"
+    TORCH_XLA = "PyTorch/XLA"
     TPU_WORKER = "TPU worker"
     OTHER_GRPC = "gRPC without a profiler"
     UNKNOWN = "unknown"
@@ -39,7 +43,8 @@ class Check:
     """One step.
 
     Attributes:
-        name: dns, tcp, grpc, service, health, monitor, port, busy, targets, disk, clock, probe.
+        name: dns, tcp, grpc, service, health, monitor, port, busy, targets, budget, disk, steps,
+            clock, probe.
         detail: What was found, one line.
         fix: What to do; empty when nothing has to be done.
     """
@@ -81,6 +86,16 @@ class Diagnosis:
     def add(self, name: str, state: CheckState, detail: str, fix: str = "") -> None:
         """Note a step."""
         self.checks.append(Check(name, state, detail, fix))
+
+    def note_busy(self) -> None:
+        """Another capture runs there."""
+        self.verdict = Verdict.BUSY
+        self.add(
+            "busy",
+            CheckState.WARNING,
+            "another capture runs there now",
+            "wait for its end; a capture with several attempts waits by itself",
+        )
 
     def to_json(self) -> dict[str, Any]:
         """As the API has it."""

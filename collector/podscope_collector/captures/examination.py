@@ -2,34 +2,45 @@
 
 import asyncio
 import contextlib
-import secrets
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from podscope_collector.agent_access import AgentAccess
 from podscope_collector.captures.addresses import Target
+from podscope_collector.captures.agent_description import note_description
 from podscope_collector.captures.agents import AgentLink
 from podscope_collector.captures.channels import CHANNEL_OPTIONS
 from podscope_collector.captures.descriptors import affordable_width
 from podscope_collector.captures.diagnosis import CheckState, Diagnosis, ServerKind, Verdict
-from podscope_collector.captures.listeners import local_listeners
+from podscope_collector.captures.listeners import LocalPorts, loaded_libraries
+from podscope_collector.captures.probing import (
+    PROBE_MS,
+    empty_session,
+    framework_by_events,
+    framework_by_libraries,
+    probe_session,
+    recorded_process,
+)
 from podscope_collector.captures.reasons import Failure, classify
+from podscope_collector.captures.request import DURATION_MS
 from podscope_collector.captures.response import ResponseError, unwrap
 from podscope_collector.captures.states import ReasonCode
 from podscope_protos import methods
 from podscope_protos.v1 import agent_service_pb2 as own
 from podscope_protos.v1 import profiler_service_pb2 as wire
+from podscope_protos.v1.xplane_pb2 import XSpace
 
-PROBE_MS: Final = 100
 _MAX_WIDTH: Final = 128
 _CONNECT_S: Final = 5.0
 _CALL_S: Final = 5.0
 _PROBE_GRACE_S: Final = 30.0
+_FURTHER_PROBES: Final = 3
 _HEALTH: Final = "/grpc.health.v1.Health/Check"
 _SERVE: Final = "start its profiler server (jax.profiler.start_server(port)) or correct the port"
 
@@ -38,6 +49,7 @@ async def diagnose(
     targets: Sequence[Target],
     *,
     probe: bool = False,
+    duration_ms: int = DURATION_MS,
     agent_access: AgentAccess | None = None,
     on_done: Callable[[Diagnosis], None] = lambda _: None,
 ) -> list[Diagnosis]:
@@ -46,15 +58,18 @@ async def diagnose(
     Args:
         targets: Whom to try.
         probe: Also capture for ``PROBE_MS``; what comes is thrown away.
+        duration_ms: Of the capture that is planned: an agent tells whether it allows it.
         agent_access: For agents that serve TLS or ask for a token.
         on_done: Called with each target that is through.
     """
     width = asyncio.Semaphore(affordable_width(min(_MAX_WIDTH, max(1, len(targets)))))
+    access = agent_access or AgentAccess()
+    ports = await asyncio.to_thread(LocalPorts.look)
 
     async def one(target: Target) -> Diagnosis:
         async with width:
-            access = agent_access or AgentAccess()
-            found = await _Examination(target, probe=probe, agent_access=access).run()
+            examination = _Examination(target, access, ports, duration_ms, probe=probe)
+            found = await examination.run()
         on_done(found)
         return found
 
@@ -62,9 +77,20 @@ async def diagnose(
 
 
 class _Examination:
-    def __init__(self, target: Target, *, probe: bool, agent_access: AgentAccess) -> None:
-        self._access = agent_access
+    def __init__(
+        self,
+        target: Target,
+        access: AgentAccess,
+        ports: LocalPorts,
+        duration_ms: int,
+        *,
+        probe: bool,
+    ) -> None:
+        self._access = access
         self._target = target
+        self._ports = ports
+        self._duration_ms = duration_ms
+        self._addresses: list[str] = []
         self._metadata: tuple[tuple[str, str], ...] = ()
         self._probe = probe
         self._found = Diagnosis(target.address)
@@ -91,8 +117,8 @@ class _Examination:
                 "check its spelling and the DNS of the machine that captures",
             )
             return False
-        addresses = sorted({str(answer[4][0]) for answer in answers})
-        self._found.add("dns", CheckState.OK, ", ".join(addresses[:4]))
+        self._addresses = sorted({str(answer[4][0]) for answer in answers})
+        self._found.add("dns", CheckState.OK, ", ".join(self._addresses[:4]))
         return True
 
     async def _accepts_connections(self) -> bool:
@@ -134,7 +160,10 @@ class _Examination:
         await self._health(channel)
         self._port_is_its_own()
         has_failed = any(check.state is CheckState.FAILED for check in self._found.checks)
-        if self._found.verdict is not Verdict.BUSY and not has_failed:
+        if has_failed:
+            # What has to be mended does not mend itself when another capture ends.
+            self._found.verdict = Verdict.NOT_READY
+        elif self._found.verdict is not Verdict.BUSY:
             self._found.verdict = Verdict.READY
         if self._probe and self._found.verdict is Verdict.READY:
             await self._capture(channel)
@@ -165,64 +194,23 @@ class _Examination:
                 f"{self._found.clock_offset_ms:+.3f} ms, ± {self._found.clock_error_ms:.3f} ms",
             )
         try:
-            answer = await self._call(channel, methods.AGENT_DESCRIBE, b"")
+            planned = own.DescribeRequest(duration_ms=self._duration_ms).SerializeToString()
+            answer = await self._call(channel, methods.AGENT_DESCRIBE, planned)
         except grpc.aio.AioRpcError as error:
             self._found.add("targets", CheckState.FAILED, f"it describes nothing ({_said(error)})")
             return
         described = own.DescribeResponse.FromString(answer)
-        self._targets_of(described)
-        free = described.spool_free_bytes
-        limit = described.limits.spool_bytes
-        is_short = free < min(limit, 1 << 30)
-        self._found.add(
-            "disk",
-            CheckState.WARNING if is_short else CheckState.OK,
-            f"{free / 2**30:.1f} GiB free for profiles",
-            "free disk on the host, or give the agent another --spool-dir" if is_short else "",
-        )
-        step_s = described.step_time.seconds
-        if step_s:
-            self._found.add("steps", CheckState.OK, f"{step_s:.3g} s each")
-        else:
-            self._found.add("steps", CheckState.UNKNOWN, "unknown: no capture with --steps")
+        note_description(self._found, described)
         if described.is_busy:
-            self._busy()
+            self._found.note_busy()
         else:
             self._found.add("busy", CheckState.OK, "no capture runs")
-
-    def _targets_of(self, described: own.DescribeResponse) -> None:
-        state = own.TargetDescription.State
-        lost = [
-            target
-            for target in described.targets
-            if target.state in {state.STATE_UNREACHABLE, state.STATE_INCOMPATIBLE}
-        ]
-        known = len(described.targets)
-        if not known or len(lost) == known:
-            why = f"; {lost[0].address}: {lost[0].detail}" if lost else ""
-            self._found.add(
-                "targets",
-                CheckState.FAILED,
-                f"the agent knows no process that can be captured{why}",
-                "start the job's profiler server, or name it with --target",
-            )
-        elif lost:
-            self._found.add(
-                "targets",
-                CheckState.WARNING,
-                f"{len(lost)} of {known} processes cannot be captured; {lost[0].address}: "
-                f"{lost[0].detail}",
-                "see 'podscope agent targets' on the host",
-            )
-        else:
-            self._found.add("targets", CheckState.OK, f"{known} processes")
 
     async def _stock(self, channel: grpc.aio.Channel) -> bool:
         """Find out what kind of server it is; False when it is no profiler."""
         # Of a session that never was: a server that knows the method answers OK and forgets it.
-        body = wire.TerminateRequest(
-            session_id=f"podscope-doctor-{secrets.token_hex(8)}"
-        ).SerializeToString()
+        unheard_of = empty_session().session_id
+        body = wire.TerminateRequest(session_id=unheard_of).SerializeToString()
         began = time.monotonic()
         try:
             await self._call(channel, methods.TERMINATE, body)
@@ -236,14 +224,41 @@ class _Examination:
                 self._found.add("service", CheckState.FAILED, failure.message)
             return False
         self._found.round_trip_ms = 1000 * (time.monotonic() - began)
-        monitored = await self._monitor(channel)
-        self._found.kind = monitored
-        self._found.add("service", CheckState.OK, str(monitored))
+        kind = await self._monitor(channel)
+        listeners = self._ports.of(self._addresses, self._target.port) or set()
+        is_stock = kind is ServerKind.STOCK
+        if is_stock and len(listeners) == 1:
+            libraries = await asyncio.to_thread(loaded_libraries, *listeners)
+            kind = framework_by_libraries(libraries) or kind
+        self._found.kind = kind
+        self._found.add("service", CheckState.OK, str(kind))
         self._found.add("clock", CheckState.UNKNOWN, "only an agent can be asked for its clock")
-        if not self._probe:
+        if is_stock:
+            await self._is_free(channel)
+        elif not self._probe:
+            # Others would begin to record, or do what only their makers know.
             detail = "only --probe tells whether another capture runs"
             self._found.add("busy", CheckState.UNKNOWN, detail)
         return True
+
+    async def _is_free(self, channel: grpc.aio.Channel) -> None:
+        """Ask for a session of no length: only one that is open already is in its way."""
+        try:
+            await self._call(channel, methods.PROFILE, empty_session().SerializeToString())
+        except grpc.aio.AioRpcError as error:
+            failure = self._classified(error)
+            if failure.reason is ReasonCode.BUSY:
+                self._found.note_busy()
+                return
+            # One that is too old to send its profile cannot write it, and is free all the same.
+            if error.code() is not grpc.StatusCode.INTERNAL:
+                detail, fix = failure.message, ""
+                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                    detail = f"{self._target.address} never ends a session of no length"
+                    fix = "does its process stand still? look at it, or start it again"
+                self._found.add("busy", CheckState.FAILED, detail, fix)
+                return
+        self._found.add("busy", CheckState.OK, "no capture runs")
 
     async def _monitor(self, channel: grpc.aio.Channel) -> ServerKind:
         """What ``Monitor`` answers tells the kinds of servers apart."""
@@ -281,46 +296,42 @@ class _Examination:
 
     def _port_is_its_own(self) -> None:
         """Two processes may listen on one port; captures then reach a random one of them."""
-        listeners = local_listeners(self._target)
+        listeners = self._ports.of(self._addresses, self._target.port)
         if listeners is None:
-            self._found.add("port", CheckState.UNKNOWN, "another machine's ports cannot be seen")
-        elif len(listeners) > 1:
-            pids = ", ".join(str(pid) for pid in sorted(listeners))
-            self._found.add(
-                "port",
-                CheckState.FAILED,
-                f"{len(listeners)} processes share port {self._target.port} (pids {pids}): a "
-                "capture reaches a random one of them",
-                "give each process a port of its own",
-            )
+            detail = "another machine's ports cannot be seen; --probe asks on several connections"
+            if not self._probe:
+                self._found.add("port", CheckState.UNKNOWN, detail)
         else:
+            self._port_has(listeners)
+
+    def _port_has(self, processes: Collection[int]) -> None:
+        if len(processes) == 1:
             self._found.add("port", CheckState.OK, "one process listens")
+            return
+        pids = ", ".join(str(pid) for pid in sorted(processes))
+        self._found.verdict = Verdict.NOT_READY
+        self._found.add(
+            "port",
+            CheckState.FAILED,
+            f"{len(processes)} processes share port {self._target.port} (pids {pids}): a "
+            "capture reaches a random one of them",
+            "give each process a port of its own",
+        )
 
     async def _capture(self, channel: grpc.aio.Channel) -> None:
-        request = wire.ProfileRequest(
-            duration_ms=PROBE_MS,
-            session_id=f"podscope-doctor-{secrets.token_hex(8)}",
-            host_name=self._target.address,
-            emit_xspace=True,
-            tools=["xplane.pb"],
-        )
-        request.opts.version = 1
-        request.opts.duration_ms = PROBE_MS
-        request.opts.host_tracer_level = 1
-        request.opts.device_tracer_level = 1
         began = time.monotonic()
         try:
             answer = await self._call(
                 channel,
                 methods.PROFILE,
-                request.SerializeToString(),
+                probe_session().SerializeToString(),
                 PROBE_MS / 1000 + _PROBE_GRACE_S,
             )
             unwrapped = unwrap(answer)
         except grpc.aio.AioRpcError as error:
             failure = self._classified(error)
             if failure.reason is ReasonCode.BUSY:
-                self._busy()
+                self._found.note_busy()
                 return
             self._found.verdict = Verdict.NOT_READY
             self._found.add("probe", CheckState.FAILED, failure.message)
@@ -331,7 +342,6 @@ class _Examination:
             self._found.add("probe", CheckState.FAILED, detail)
             return
         took_ms = 1000 * (time.monotonic() - began)
-        size = len(answer)
         if unwrapped.is_empty:
             self._found.add(
                 "probe",
@@ -340,17 +350,48 @@ class _Examination:
                 "is the job working? capture longer than one step",
             )
         else:
-            detail = f"{PROBE_MS} ms captured in {took_ms:.0f} ms, {size:,} bytes"
+            detail = f"{PROBE_MS} ms captured in {took_ms:.0f} ms, {len(answer):,} bytes"
             self._found.add("probe", CheckState.OK, detail)
+        if self._found.kind is not ServerKind.AGENT:
+            await self._told_by(unwrapped.xspace)
 
-    def _busy(self) -> None:
-        self._found.verdict = Verdict.BUSY
-        self._found.add(
-            "busy",
-            CheckState.WARNING,
-            "another capture runs there now",
-            "wait for its end; a capture with several attempts waits by itself",
-        )
+    async def _told_by(self, profile: bytes | memoryview | None) -> None:
+        """Learn from a probe whose profiler it is, and whether other processes answer there too."""
+        try:
+            space = XSpace.FromString(bytes(profile or b""))
+        except DecodeError:
+            return
+        if self._found.kind is ServerKind.STOCK:
+            self._found.kind = framework_by_events(space) or self._found.kind
+        if any(check.name == "port" for check in self._found.checks):
+            return
+        process = recorded_process(space)
+        if process is None:
+            detail = "another machine's ports cannot be seen, and its profiles name no process"
+            self._found.add("port", CheckState.UNKNOWN, detail)
+            return
+        processes = {process}
+        for _ in range(_FURTHER_PROBES):
+            processes.add(await self._process_behind_another_connection() or process)
+        if len(processes) > 1:
+            self._port_has(processes)
+        else:
+            detail = f"{1 + _FURTHER_PROBES} connections reached one process"
+            self._found.add("port", CheckState.OK, detail)
+
+    async def _process_behind_another_connection(self) -> int | None:
+        options = (*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1))
+        async with self._access.channel(self._target.address, options) as channel:
+            try:
+                answer = await self._call(
+                    channel,
+                    methods.PROFILE,
+                    probe_session().SerializeToString(),
+                    PROBE_MS / 1000 + _PROBE_GRACE_S,
+                )
+                return recorded_process(XSpace.FromString(bytes(unwrap(answer).xspace or b"")))
+            except (grpc.aio.AioRpcError, ResponseError, DecodeError):
+                return None
 
     def _classified(self, error: grpc.aio.AioRpcError) -> Failure:
         return classify(

@@ -20,6 +20,7 @@ from podscope_collector.captures.targets import TargetList, parse_targets, split
 from podscope_collector.errors import RequestError
 from podscope_protos.methods import MAX_MESSAGE_BYTES
 
+DURATION_MS = 2000
 MAX_DURATION_MS = 3_600_000
 MAX_STEPS = 100_000
 STEPS_DURATION_MS = 60_000
@@ -73,7 +74,7 @@ class CaptureRequest(BaseModel):
 
     targets: tuple[str, ...]
     is_tpu_name: StrictBool = False
-    duration_ms: StrictInt = 2000
+    duration_ms: StrictInt = DURATION_MS
     steps: StrictInt | None = None
     attempts: StrictInt = 3
     quorum: str = "any"

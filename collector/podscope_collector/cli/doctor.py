@@ -36,6 +36,9 @@ def doctor(
     probe: Annotated[
         bool, typer.Option("--probe", help="Also capture for 100 ms; nothing is kept.")
     ] = False,
+    duration: Annotated[
+        str, typer.Option(help="Window of the capture that is planned: agents may forbid it.")
+    ] = "2s",
     logdir: Annotated[
         str | None,
         typer.Option(help="Also see whether profiles can be stored here: folder, s3://…, gs://…"),
@@ -53,16 +56,22 @@ def doctor(
 
     Nothing is captured without --probe. Each failure comes with what to do about it.
     """
+    from podscope_collector.captures.durations import parse_window_ms
     from podscope_collector.captures.request import parse_request
 
-    request = parse_request({"targets": targets, "is_tpu_name": is_tpu_name})
+    planned = {
+        "targets": targets,
+        "is_tpu_name": is_tpu_name,
+        "duration_ms": parse_window_ms(duration, "--duration"),
+    }
+    request = parse_request(planned)
     if url is not None:
         from podscope_collector.client import ServiceClient
 
         found = ServiceClient(url, token_file, timeout_s=120).ask(
             "POST",
             "/doctor",
-            body={"targets": targets, "is_tpu_name": is_tpu_name, "probe": probe},
+            body={**planned, "probe": probe},
         )
     else:
         found = _look(request, probe=probe, logdir=logdir, quiet=as_json)
@@ -95,6 +104,7 @@ def _look(
             diagnose(
                 resolved.targets,
                 probe=probe,
+                duration_ms=request.duration_ms,
                 agent_access=settings.agent_access(),
                 on_done=lambda _: bar.advance(task),
             )

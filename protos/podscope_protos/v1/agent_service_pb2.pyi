@@ -24,11 +24,13 @@ class ClockPingResponse(_message.Message):
     def __init__(self, received_wall_ns: _Optional[int] = ..., sent_wall_ns: _Optional[int] = ..., received_monotonic_ns: _Optional[int] = ..., sent_monotonic_ns: _Optional[int] = ...) -> None: ...
 
 class DescribeRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("duration_ms",)
+    DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    duration_ms: int
+    def __init__(self, duration_ms: _Optional[int] = ...) -> None: ...
 
 class DescribeResponse(_message.Message):
-    __slots__ = ("version", "host", "labels", "targets", "devices", "limits", "is_busy", "spool_free_bytes", "memory_available_bytes", "step_time")
+    __slots__ = ("version", "host", "labels", "targets", "devices", "limits", "is_busy", "spool_free_bytes", "memory_available_bytes", "step_time", "refusal")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -46,6 +48,7 @@ class DescribeResponse(_message.Message):
     SPOOL_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_AVAILABLE_BYTES_FIELD_NUMBER: _ClassVar[int]
     STEP_TIME_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
     version: str
     host: str
     labels: _containers.ScalarMap[str, str]
@@ -56,7 +59,8 @@ class DescribeResponse(_message.Message):
     spool_free_bytes: int
     memory_available_bytes: int
     step_time: StepTime
-    def __init__(self, version: _Optional[str] = ..., host: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., targets: _Optional[_Iterable[_Union[TargetDescription, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[DeviceDescription, _Mapping]]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., is_busy: bool = ..., spool_free_bytes: _Optional[int] = ..., memory_available_bytes: _Optional[int] = ..., step_time: _Optional[_Union[StepTime, _Mapping]] = ...) -> None: ...
+    refusal: str
+    def __init__(self, version: _Optional[str] = ..., host: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., targets: _Optional[_Iterable[_Union[TargetDescription, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[DeviceDescription, _Mapping]]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., is_busy: bool = ..., spool_free_bytes: _Optional[int] = ..., memory_available_bytes: _Optional[int] = ..., step_time: _Optional[_Union[StepTime, _Mapping]] = ..., refusal: _Optional[str] = ...) -> None: ...
 
 class StepTime(_message.Message):
     __slots__ = ("seconds", "source")

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import socket
@@ -21,6 +22,7 @@ from podscope_collector import schema
 from podscope_collector.app import create_app
 from podscope_collector.captures.diagnosis import CheckState, Diagnosis, Verdict
 from podscope_collector.captures.examination import diagnose
+from podscope_collector.captures.listeners import LocalPorts
 from podscope_collector.captures.targets import parse_targets
 from podscope_collector.db import Database
 from podscope_collector.runtime import Runtime
@@ -31,27 +33,42 @@ from podscope_protos.v1 import profiler_service_pb2 as wire
 from podscope_protos.v1.xplane_pb2 import XSpace
 
 
-def xspace() -> bytes:
+def xspace(event: str = "step", process: int | None = None) -> bytes:
     space = XSpace(hostnames=["h0"])
-    line = space.planes.add(name="/host:CPU").lines.add(name="main")
-    line.events.add(offset_ps=1, duration_ps=1)
+    plane = space.planes.add(name="/host:CPU")
+    plane.event_metadata[1].name = event
+    plane.lines.add(name="main").events.add(metadata_id=1, offset_ps=1, duration_ps=1)
+    if process is not None:
+        plane.stat_metadata[1].name = "process_id"
+        plane.stats.add(metadata_id=1, int64_value=process)
     return space.SerializeToString()
+
+
+def profile(event: str = "step", process: int | None = None) -> bytes:
+    return wire.ProfileResponse(xspace=xspace(event, process)).SerializeToString()
 
 
 class Stock:
     """Answers as the profiler servers of JAX and TensorFlow do."""
 
-    def __init__(self, profile: bytes | None = None, *, busy: bool = False) -> None:
-        answer = wire.ProfileResponse(xspace=xspace()).SerializeToString()
-        self.answer = answer if profile is None else profile
+    def __init__(self, *answers: bytes, busy: bool = False) -> None:
+        self.answers = itertools.cycle(answers or (profile(),))
         self.busy = busy
         self.profiles = 0
+        self.touched = 0
 
     async def profile(self, body: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
-        self.profiles += 1
+        request = wire.ProfileRequest.FromString(body)
+        options = request.opts
         if self.busy:
             await context.abort(grpc.StatusCode.INTERNAL, methods.BUSY_DETAILS)
-        return self.answer
+        if not options.duration_ms:
+            levels = options.host_tracer_level, options.device_tracer_level
+            assert (*levels, options.python_tracer_level) == (0, 0, 0)
+            self.touched += 1
+            return wire.ProfileResponse(empty_trace=True).SerializeToString()
+        self.profiles += 1
+        return next(self.answers)
 
     async def terminate(self, body: bytes, context: object) -> bytes:
         return b""
@@ -113,8 +130,92 @@ def test_a_stock_server_is_ready_and_was_not_captured() -> None:
     assert (found.verdict, str(found.kind)) == (Verdict.READY, "JAX or TensorFlow")
     assert found.round_trip_ms is not None
     assert state(found, "clock") is CheckState.UNKNOWN
-    assert state(found, "busy") is CheckState.UNKNOWN
-    assert stock.profiles == 0
+    assert state(found, "busy") is CheckState.OK
+    assert (stock.profiles, stock.touched) == (0, 1)
+
+
+def test_a_stock_server_that_captures_is_busy_and_no_probe_is_needed() -> None:
+    found = look(Stock(busy=True).services())
+    assert found.verdict is Verdict.BUSY
+    assert "another capture runs" in detail(found, "busy")
+
+
+def test_a_server_too_old_to_send_profiles_is_free_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    class Old(Stock):
+        async def profile(
+            self, body: bytes, context: grpc.aio.ServicerContext[bytes, bytes]
+        ) -> bytes:
+            request = wire.ProfileRequest.FromString(body)
+            try:
+                os.makedirs(f"{request.repository_root}/{request.session_id}")  # noqa: PTH103
+            except OSError as error:
+                await context.abort(grpc.StatusCode.INTERNAL, str(error))
+            return b""
+
+    found = look(Old().services())
+    assert (found.verdict, state(found, "busy")) == (Verdict.READY, CheckState.OK)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_that_breaks_off_is_not_ready() -> None:
+    class Broken(Stock):
+        async def profile(
+            self, body: bytes, context: grpc.aio.ServicerContext[bytes, bytes]
+        ) -> bytes:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+            return b""
+
+    found = look(Broken().services())
+    assert found.verdict is Verdict.NOT_READY
+    assert "did its process end or restart?" in detail(found, "busy")
+
+
+@pytest.mark.parametrize(
+    ("event", "kind"),
+    [
+        ("PjitFunction(step)", "JAX"),
+        ("EagerExecute", "TensorFlow"),
+        ("step", "JAX or TensorFlow"),
+    ],
+)
+def test_a_probe_tells_whose_profiler_it_is(event: str, kind: str) -> None:
+    assert str(look(Stock(profile(event)).services(), probe=True).kind) == kind
+
+
+def test_a_probe_finds_that_another_machines_port_is_shared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As it is seen of any other machine.
+    monkeypatch.setattr(LocalPorts, "look", lambda: LocalPorts(frozenset(), None))
+    unseen = look(Stock().services())
+    assert (unseen.verdict, state(unseen, "port")) == (Verdict.READY, CheckState.UNKNOWN)
+    one, two = profile(process=7), profile(process=8)
+    shared = look(Stock(one, two).services(), probe=True)
+    assert shared.verdict is Verdict.NOT_READY
+    assert "2 processes share port" in detail(shared, "port")
+    assert "(pids 7, 8)" in detail(shared, "port")
+    alone = look(Stock(one).services(), probe=True)
+    assert (alone.verdict, state(alone, "port")) == (Verdict.READY, CheckState.OK)
+    silent = look(Stock().services(), probe=True)
+    assert (silent.verdict, state(silent, "port")) == (Verdict.READY, CheckState.UNKNOWN)
+
+
+def test_who_listens_on_the_very_address_is_reached_before_who_listens_on_all() -> None:
+    ports = LocalPorts(
+        frozenset({"127.0.0.1", "10.0.0.5"}),
+        {
+            1: frozenset({("127.0.0.1", 11), ("0.0.0.0", 12)}),
+            2: frozenset({("127.0.0.1", 11), ("10.0.0.5", 12)}),
+            3: frozenset({("::", 11), ("::", 12)}),
+        },
+    )
+    assert [ports.of(["127.0.0.1"], port) for port in (1, 2, 3, 4)] == [{11}, {11}, {11, 12}, None]
+    assert ports.of(["10.0.0.5"], 1) == {12}
+    assert ports.of(["10.9.9.9"], 1) is None
 
 
 def test_a_probe_captures_once_and_tells_its_size() -> None:
@@ -213,6 +314,15 @@ def test_a_busy_agent_and_a_full_disk_are_told() -> None:
     assert state(found, "disk") is CheckState.WARNING
 
 
+def test_an_agent_that_would_refuse_a_capture_is_not_ready_busy_or_not() -> None:
+    for is_busy in (False, True):
+        response = described(is_busy=is_busy, refusal="90 MiB of disk are free")
+        response.targets.add(address="localhost:1")
+        found = look(FakeAgent(response).services())
+        assert found.verdict is Verdict.NOT_READY
+        assert "would refuse a capture: 90 MiB of disk are free" in detail(found, "budget")
+
+
 def test_where_nothing_listens_or_nothing_resolves_the_first_step_that_fails_is_the_last() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -238,7 +348,10 @@ from concurrent import futures
 server = grpc.server(futures.ThreadPoolExecutor(2), options=(("grpc.so_reuseport", 1),))
 unary = grpc.unary_unary_rpc_method_handler
 server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(
-    "tensorflow.ProfilerService", {"Terminate": unary(lambda body, context: b"")}),))
+    "tensorflow.ProfilerService", {
+        "Terminate": unary(lambda body, context: b""),
+        "Profile": unary(lambda body, context: bytes([0x38, 1])),
+    }),))
 server.add_insecure_port(f"127.0.0.1:{sys.argv[1]}")
 server.start()
 print("ready", flush=True)

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from podscope_analyzers.xspace import open_xspace, verify
+from podscope_collector.captures.diagnosis import Diagnosis, Verdict
+from podscope_collector.captures.examination import diagnose
 from podscope_collector.captures.fanout import run_capture
 from podscope_collector.captures.outcome import CaptureOutcome
 from podscope_collector.captures.request import parse_request
@@ -167,6 +169,31 @@ def test_a_second_capture_meanwhile_waits_until_the_first_has_ended(
     assert (first.hosts[0].state, first.hosts[0].attempts) == (HostState.DONE, 1)
     assert second.hosts[0].state is HostState.DONE
     assert second.hosts[0].attempts > 1
+
+
+def test_the_doctor_tells_jax_from_tensorflow_and_a_busy_server_from_a_free_one(
+    ports: list[int], tmp_path: Path
+) -> None:
+    targets = [f"127.0.0.1:{port}" for port in (ports[0], ports[4])]
+
+    async def look(*, probe: bool) -> list[Diagnosis]:
+        found = parse_request({"targets": targets}).parsed_targets().targets
+        return await diagnose(found, probe=probe)
+
+    async def meanwhile() -> list[Diagnosis]:
+        running = asyncio.ensure_future(capture(tmp_path, targets, 3000))
+        await asyncio.sleep(1)
+        found = await look(probe=False)
+        await running
+        return found
+
+    busy = asyncio.run(meanwhile())
+    assert [found.verdict for found in busy] == [Verdict.BUSY, Verdict.BUSY]
+    free = asyncio.run(look(probe=False))
+    assert [found.verdict for found in free] == [Verdict.READY, Verdict.READY]
+    probed = asyncio.run(look(probe=True))
+    assert [str(found.kind) for found in probed] == ["JAX", "TensorFlow"]
+    assert [found.verdict for found in probed] == [Verdict.READY, Verdict.READY]
 
 
 def test_a_host_that_stays_busy_fails_as_busy(ports: list[int], tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from podscope_agent.server import AgentServer, AgentService, OwnRpcs
 from podscope_agent.session import HostSession
 from podscope_collector.agent_access import AgentAccess
 from podscope_collector.captured_hosts import captured_hosts
-from podscope_collector.captures.diagnosis import Diagnosis, ServerKind
+from podscope_collector.captures.diagnosis import Diagnosis, ServerKind, Verdict
 from podscope_collector.captures.examination import diagnose
 from podscope_collector.captures.fanout import run_capture
 from podscope_collector.captures.outcome import CaptureOutcome, HostUpdate
@@ -68,7 +68,13 @@ async def profiler(answer: Profile, delay_s: float = 0) -> AsyncIterator[str]:
         await asyncio.sleep(delay_s)
         return answer(wire.ProfileRequest.FromString(body))
 
-    handlers = {"Profile": grpc.unary_unary_rpc_method_handler(profile)}
+    async def terminate(body: bytes, context: object) -> bytes:
+        return b""
+
+    handlers = {
+        "Profile": grpc.unary_unary_rpc_method_handler(profile),
+        "Terminate": grpc.unary_unary_rpc_method_handler(terminate),
+    }
     async with serving({methods.PROFILER_SERVICE: handlers}) as address:
         yield address
 
@@ -345,6 +351,25 @@ def test_a_refusal_for_the_budget_is_final_and_says_why(tmp_path: Path) -> None:
         1,
     )
     assert "longer than this agent allows" in (host.message or "")
+
+
+def test_the_doctor_says_beforehand_what_the_agents_guard_would_refuse(tmp_path: Path) -> None:
+    answer = wire.ProfileResponse(xspace=xspace()).SerializeToString()
+
+    async def looked(duration_ms: int, **budget: Any) -> Diagnosis:
+        async with profiler(lambda _: answer) as target, agent(target, **budget) as address:
+            targets = parse_request({"targets": address}).parsed_targets().targets
+            (found,) = await diagnose(targets, duration_ms=duration_ms)
+            return found
+
+    allowed = asyncio.run(looked(2000, max_duration_s=2, min_free_memory_bytes=1))
+    assert allowed.verdict is Verdict.READY
+    longer = asyncio.run(looked(2001, max_duration_s=2))
+    short = asyncio.run(looked(10, min_free_memory_bytes=1 << 60))
+    for found, words in ((longer, "2.001 s is longer than"), (short, "MiB of memory are")):
+        assert found.verdict is Verdict.NOT_READY
+        (check,) = [check for check in found.checks if check.name == "budget"]
+        assert words in check.detail
 
 
 async def report_step_time(address: str, seconds: float) -> None:

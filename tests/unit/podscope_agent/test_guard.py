@@ -46,6 +46,12 @@ def test_the_share_of_an_hour_counts_what_was_captured_and_what_is_to_be() -> No
     assert "longer than the 36 s of each hour" in refusal(guard, 37)
 
 
+def test_what_would_be_refused_is_told_and_costs_nothing() -> None:
+    guard = OverheadGuard(Budget(min_free_disk_bytes=500 << 20), lambda: 90 << 20)
+    assert guard.refusal(1) == "90 MiB of disk are free, and this agent keeps 500 MiB free"
+    assert OverheadGuard(Budget()).refusal(1) == ""
+
+
 def test_a_host_short_of_memory_or_disk_is_left_alone() -> None:
     assert "of memory" in refusal(OverheadGuard(Budget(min_free_memory_bytes=1 << 60)), 1)
     guard = OverheadGuard(Budget(min_free_disk_bytes=2 << 20), lambda: 1 << 20)
