@@ -115,7 +115,8 @@ def compare(base: Side, other: Side) -> Comparison:
     whole = compare_steps(steps, [side.overview.tables["steps"] for side in (base, other)], ranges)
     if compared.steps is not None and _lists(base, other, compared.steps.name):
         listed = _tables(base, other, compared.steps.name)
-        tables["steps"] = compare_steps(compared.steps, listed, ranges)
+        described = [side.result.tables.get(compared.steps.of) for side in (base, other)]
+        tables["steps"] = compare_steps(compared.steps, listed, ranges, described)
     tables["totals"] = _totals(compared, base, other)
     counts: dict[str, Any] = {}
     for one in compared.tables:

@@ -17,8 +17,9 @@ class ComparedTable:
         name: What the comparison calls it.
         keys: Columns that make a row's key, the most exact first: what one key leaves over on
             both sides, the next one matches. ``column:stem`` is the text without the number at
-            its end, ``column:path`` without the ids of programs: both change from one
-            compilation to the next. Rows that lack a ``column:some`` are not matched by this key.
+            its end, ``column:symbol`` that of a kernel, ``column:path`` without the ids of
+            programs: all change from one compilation to the next. Rows that lack a ``column:some``,
+            or have a ``column:none``, are not matched by this key.
         measure: The column that is compared and sorted by.
         is_sum: Whether ``measure`` grows with the length of the capture; then it is divided.
         place: By what a sum is divided beside steps: cores of devices or hosts. A column of this
@@ -58,12 +59,16 @@ class ComparedSteps:
 
     Attributes:
         by: Columns that tell series apart; of several rows per step and series the mean counts.
+        keys: As those of ``ComparedTable``: series of one key are one. Without them ``by`` is.
+        of: The table that says more of each series than ``by``, for ``keys``.
         without: Numbers that are not compared.
         parameters: With which the tool lists it.
     """
 
     name: str
     by: tuple[str, ...] = ()
+    keys: tuple[tuple[str, ...], ...] = ()
+    of: str = ""
     without: tuple[str, ...] = ("begin_us",)
     parameters: Mapping[str, str] = field(default_factory=dict)
 
@@ -78,12 +83,42 @@ class ComparedTool:
     not_totals: tuple[str, ...] = ()
 
 
-def _listed_by(*by: str) -> ComparedSteps:
+def _listed_by(*by: str, keys: tuple[tuple[str, ...], ...], of: str) -> ComparedSteps:
     """The times by step that a tool lists when it is asked."""
-    return ComparedSteps(STEP_TIMES, by, parameters={STEP_TIMES: "1"})
+    return ComparedSteps(STEP_TIMES, by, keys, of, parameters={STEP_TIMES: "1"})
 
 
 _OP_TIME: Final = "total_self_time_us"
+_FRAMEWORK_KEYS: Final = (
+    ("host_or_device", "type", "operation", "framework_name", "program_id"),
+    ("host_or_device", "type", "operation", "framework_name"),
+    ("host_or_device", "type", "framework_name:some", "operation:stem"),
+    ("host_or_device", "type", "operation"),
+)
+_INSTRUCTION_KEYS: Final = (
+    ("place", "program_id", "hlo_op_name", "framework_name", "parent_op_name"),
+    ("place", "hlo_op_name", "framework_name", "parent_op_name"),
+    ("place", "category", "framework_name:some", "hlo_op_name:stem"),
+    ("place", "category", "framework_name:none", "hlo_op_name:stem"),
+)
+_RECORD_KEYS: Final = (
+    ("program_id", "category", "operation", "framework_name"),
+    ("category", "operation", "framework_name"),
+    ("category", "framework_name:some", "operation:stem"),
+    ("category", "framework_name:none", "operation:stem"),
+)
+_KERNEL_KEYS: Final = (
+    ("kernel_name", "op_name", "grid_dim", "block_dim"),
+    ("kernel_name", "op_name"),
+    ("op_name:some", "kernel_name:symbol"),
+    ("kernel_name",),
+)
+_NODE_KEYS: Final = (
+    ("kind", "node", "framework_name"),
+    ("kind", "node:path", "framework_name"),
+    ("kind", "category", "framework_name:some", "name:stem"),
+    ("kind", "category", "framework_name:none", "name:stem"),
+)
 
 COMPARED: Final[Mapping[str, ComparedTool]] = {
     "overview_page": ComparedTool(
@@ -171,12 +206,8 @@ COMPARED: Final[Mapping[str, ComparedTool]] = {
     "framework_op_stats": ComparedTool(
         tables=(
             ComparedTable(
-                "with_idle",
-                (
-                    ("host_or_device", "type", "operation", "framework_name", "program_id"),
-                    ("host_or_device", "type", "operation"),
-                    ("host_or_device", "type", "framework_name:some", "operation:stem"),
-                ),
+                "without_idle",
+                _FRAMEWORK_KEYS,
                 _OP_TIME,
                 place="host_or_device",
                 shown=("operation", "type", "host_or_device", "framework_name"),
@@ -191,7 +222,14 @@ COMPARED: Final[Mapping[str, ComparedTool]] = {
                 sums=("occurrences", "total_time_us"),
             ),
         ),
-        steps=_listed_by("operation", "type", "host_or_device", "program_id"),
+        steps=_listed_by(
+            "operation",
+            "type",
+            "host_or_device",
+            "program_id",
+            keys=_FRAMEWORK_KEYS,
+            of="without_idle",
+        ),
     ),
     "op_profile": ComparedTool(
         tables=(
@@ -206,11 +244,7 @@ COMPARED: Final[Mapping[str, ComparedTool]] = {
             ),
             ComparedTable(
                 "ops",
-                (
-                    ("node", "framework_name"),
-                    ("node:path", "framework_name"),
-                    ("category", "framework_name:some", "name:stem"),
-                ),
+                _NODE_KEYS,
                 _OP_TIME,
                 shown=("name", "category", "framework_name", "node"),
                 where={"kind": ("op",)},
@@ -218,51 +252,47 @@ COMPARED: Final[Mapping[str, ComparedTool]] = {
                 of="nodes",
             ),
         ),
-        steps=_listed_by("name", "kind", "node"),
+        steps=_listed_by("name", "kind", "node", keys=_NODE_KEYS, of="nodes"),
     ),
     "hlo_stats": ComparedTool(
         tables=(
             ComparedTable(
                 "instructions",
-                (
-                    ("place", "program_id", "hlo_op_name", "framework_name", "parent_op_name"),
-                    ("place", "hlo_op_name", "framework_name", "parent_op_name"),
-                    ("place", "category", "framework_name:some", "hlo_op_name:stem"),
-                ),
+                _INSTRUCTION_KEYS,
                 _OP_TIME,
                 place="place",
                 shown=("hlo_op_name", "category", "framework_name", "place"),
                 sums=("occurrences", "total_time_us"),
             ),
         ),
-        steps=_listed_by("hlo_op_name", "category", "place", "program_id"),
+        steps=_listed_by(
+            "hlo_op_name",
+            "category",
+            "place",
+            "program_id",
+            keys=_INSTRUCTION_KEYS,
+            of="instructions",
+        ),
     ),
     "roofline_model": ComparedTool(
         tables=(
             ComparedTable(
                 "records",
-                (
-                    ("program_id", "category", "operation"),
-                    ("category", "operation"),
-                ),
+                _RECORD_KEYS,
                 _OP_TIME,
-                shown=("operation", "category", "bound_by"),
+                shown=("operation", "category", "framework_name", "bound_by"),
                 where={"step": ("total",), "include_infeed_outfeed": (True,)},
                 without={"operation": ("Program",)},
                 sums=("occurrences", "total_time_us"),
             ),
         ),
-        steps=_listed_by("operation", "category", "program_id"),
+        steps=_listed_by("operation", "category", "program_id", keys=_RECORD_KEYS, of="records"),
     ),
     "kernel_stats": ComparedTool(
         tables=(
             ComparedTable(
                 "kernels",
-                (
-                    ("kernel_name", "op_name", "grid_dim", "block_dim"),
-                    ("kernel_name", "op_name"),
-                    ("kernel_name",),
-                ),
+                _KERNEL_KEYS,
                 "total_duration_us",
                 shown=("kernel_name", "op_name"),
                 sums=("occurrences",),
@@ -275,7 +305,9 @@ COMPARED: Final[Mapping[str, ComparedTool]] = {
                 sums=("occurrences", "kernel_count"),
             ),
         ),
-        steps=_listed_by("kernel_name", "op_name", "block_dim", "grid_dim"),
+        steps=_listed_by(
+            "kernel_name", "op_name", "block_dim", "grid_dim", keys=_KERNEL_KEYS, of="kernels"
+        ),
     ),
     "memory_profile": ComparedTool(
         tables=(
@@ -316,6 +348,7 @@ COMPARED: Final[Mapping[str, ComparedTool]] = {
                     ("instruction", "op_name", "shape"),
                     ("opcode", "op_name:some", "shape", "instruction:stem"),
                     ("opcode", "op_name:some", "instruction:stem"),
+                    ("opcode", "op_name:none", "shape", "instruction:stem"),
                 ),
                 "size_bytes",
                 is_sum=False,
@@ -410,6 +443,7 @@ COMPARED: Final[Mapping[str, ComparedTool]] = {
 """What is compared, by tool. A drawing has no rows to compare: ``graph_viewer`` is not here."""
 
 _NUMBER: Final = re.compile(r"(?:\.\d+)+$")
+_SYMBOL_NUMBER: Final = re.compile(r"(?:[._]\d+)+$")
 _PROGRAM_ID: Final = re.compile(r"\(\d+\)")
 
 
@@ -421,12 +455,17 @@ def key_part(text: Cell, form: str) -> Cell:
     """A cell in the form that its key asks for.
 
     Raises:
-        LacksPartError: there must be some text, and is none.
+        LacksPartError: there must be some text and is none, or the other way round.
     """
-    if form == "some" and not text:
+    if (form == "some" and not text) or (form == "none" and text):
         raise LacksPartError
     if not isinstance(text, str):
         return text
-    if form == "stem":
-        return _NUMBER.sub("", text)
-    return _PROGRAM_ID.sub("", text) if form == "path" else text
+    match form:
+        case "stem":
+            return _NUMBER.sub("", text)
+        case "symbol":
+            return _SYMBOL_NUMBER.sub("", text)
+        case "path":
+            return _PROGRAM_ID.sub("", text)
+    return text

@@ -1,20 +1,17 @@
 """The rows of one table in two results: matched, merged, measured, judged by their spread."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-from podscope_analyzers.diff.keys import ComparedTable, LacksPartError, key_part
-from podscope_analyzers.diff.significance import Sample, holm, verdict, welch
+from podscope_analyzers.diff.keys import ComparedTable
+from podscope_analyzers.diff.matching import Group, Row, matched
+from podscope_analyzers.diff.significance import WITHIN_NOISE, Sample, holm, verdict, welch
 from podscope_analyzers.result import Cell, Column, Table
-
-Match = Literal["both", "appeared", "vanished"]
 
 # Cells between what a row is called and its change.
 _BEFORE_CHANGE: Final = 5
-
-_Row = Mapping[str, Cell]
 
 
 @dataclass(frozen=True)
@@ -31,7 +28,7 @@ class Divisor:
     cores: int = 1
     has_devices: bool = False
 
-    def of(self, table: ComparedTable, row: _Row) -> int:
+    def of(self, table: ComparedTable, row: Row) -> int:
         """For one row of a table."""
         if not table.is_sum:
             return 1
@@ -43,23 +40,9 @@ class Divisor:
         return self.steps * (self.cores if is_device else self.hosts)
 
 
-@dataclass
-class _Group:
-    """Rows of both sides with one key."""
-
-    base: list[_Row] = field(default_factory=list)
-    other: list[_Row] = field(default_factory=list)
-
-    @property
-    def match(self) -> Match:
-        if self.base and self.other:
-            return "both"
-        return "vanished" if self.base else "appeared"
-
-
 @dataclass(frozen=True)
 class ComparedRows:
-    """A table of changes, largest first, and what it says in numbers.
+    """A table of changes, largest first, what is within noise last, and what it says in numbers.
 
     Attributes:
         base_total: Sum of the measure; None where it has none, as latencies.
@@ -84,7 +67,7 @@ def compare_rows(
         tables: The base's, the other's.
         divisors: The same.
     """
-    groups = _matched(compared, *(_records(compared, table) for table in tables))
+    groups = matched(compared.keys, *(_records(compared, table) for table in tables))
     measure = _column(tables, compared.measure)
     sums = [column for name in compared.sums if (column := _column(tables, name)) is not None]
     shown = [column for name in compared.shown if (column := _column(tables, name)) is not None]
@@ -123,7 +106,8 @@ def compare_rows(
             ]
         )
     at = len(shown) + _BEFORE_CHANGE
-    rows.sort(key=lambda row: -abs(float(row[at] or 0)))
+    # What is noise for all that is known is no change, however large.
+    rows.sort(key=lambda row: (row[-1] == WITHIN_NOISE, -abs(float(row[at] or 0))))
     table = Table((*shown, *_columns(measure, sums, divisors[0], compared)), rows)
     matches = [group.match for group in groups]
     return ComparedRows(
@@ -135,7 +119,7 @@ def compare_rows(
     )
 
 
-def _change(group: _Group, values: Sequence[float | None]) -> float | None:
+def _change(group: Group, values: Sequence[float | None]) -> float | None:
     """What is not there counts as nothing; what is there and was not measured is not known."""
     base, other = values
     if group.match == "both" and None in values:
@@ -170,7 +154,7 @@ def _columns(
     ]
 
 
-def _records(compared: ComparedTable, table: Table) -> list[_Row]:
+def _records(compared: ComparedTable, table: Table) -> list[Row]:
     ids = [column.id for column in table.columns]
     rows = (dict(zip(ids, row, strict=True)) for row in table.rows)
     return [
@@ -185,41 +169,7 @@ def _column(tables: Iterable[Table], name: str) -> Column | None:
     return next((column for table in tables for column in table.columns if column.id == name), None)
 
 
-def _matched(compared: ComparedTable, base: list[_Row], other: list[_Row]) -> list[_Group]:
-    """Groups of rows: each key matches what the more exact ones before it left over."""
-    found: list[_Group] = []
-    left = [base, other]
-    for number, key in enumerate(compared.keys):
-        parts = [name.partition(":")[::2] for name in key]
-        groups: dict[object, _Group] = {}
-        for row in left[0]:
-            groups.setdefault(_key(row, parts), _Group()).base.append(row)
-        for row in left[1]:
-            groups.setdefault(_key(row, parts), _Group()).other.append(row)
-        is_last = number == len(compared.keys) - 1
-        left = [[], []]
-        for group in groups.values():
-            if group.match == "both":
-                found.append(group)
-            elif is_last:
-                # Nothing on the other side looks like them: each is a change of its own.
-                found += [_Group(base=[row]) for row in group.base]
-                found += [_Group(other=[row]) for row in group.other]
-            else:
-                left[0] += group.base
-                left[1] += group.other
-    return found
-
-
-def _key(row: _Row, parts: Iterable[Sequence[str]]) -> object:
-    try:
-        return tuple(key_part(row.get(name), form) for name, form in parts)
-    except LacksPartError:
-        # Like no other row.
-        return id(row)
-
-
-def _measured(compared: ComparedTable, rows: Sequence[_Row], divisor: Divisor) -> float | None:
+def _measured(compared: ComparedTable, rows: Sequence[Row], divisor: Divisor) -> float | None:
     values = [
         float(value) / divisor.of(compared, row)
         for row in rows
@@ -231,7 +181,7 @@ def _measured(compared: ComparedTable, rows: Sequence[_Row], divisor: Divisor) -
 
 
 def _tested(
-    compared: ComparedTable, group: _Group, divisors: Sequence[Divisor]
+    compared: ComparedTable, group: Group, divisors: Sequence[Divisor]
 ) -> tuple[float, float] | None:
     """The p-value of a change, and half of its 95 % interval; None without a known spread."""
     if not compared.is_sum or any(divisor.steps == 1 for divisor in divisors):
@@ -244,7 +194,7 @@ def _tested(
     return None if base is None or other is None else welch(base, other)
 
 
-def _sample(compared: ComparedTable, rows: Sequence[_Row], divisor: Divisor) -> Sample | None:
+def _sample(compared: ComparedTable, rows: Sequence[Row], divisor: Divisor) -> Sample | None:
     """What is known of a step; of several rows as if they were slow in the same steps."""
     mean = deviation = 0.0
     steps = math.inf
@@ -263,6 +213,6 @@ def _sample(compared: ComparedTable, rows: Sequence[_Row], divisor: Divisor) -> 
     return Sample(mean, deviation, steps) if rows else None
 
 
-def _total(name: str, rows: Sequence[_Row]) -> Cell:
+def _total(name: str, rows: Sequence[Row]) -> Cell:
     values = [value for row in rows if isinstance(value := row.get(name), int | float)]
     return sum(values) if values else None

@@ -1,12 +1,14 @@
 """The steps of two results: mean times by category, judged by their spread."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podscope_analyzers.diff.keys import ComparedSteps
+from podscope_analyzers.diff.matching import Row, matched
 from podscope_analyzers.diff.significance import UNKNOWN, Difference, difference, holm, verdict
 from podscope_analyzers.result import Cell, Column, Table
 
@@ -16,7 +18,9 @@ DURATION: Final = ("duration_us", "duration_ms")
 
 _Key = tuple[tuple[Cell, ...], str]
 """What tells a series from others, and the measure."""
-_Series = Mapping[_Key, NDArray[np.float64]]
+_Values = dict[str, dict[Cell, float]]
+"""Of one series: by measure and step."""
+_Times = Mapping[str, NDArray[np.float64]]
 
 
 def step_count(table: Table, steps: StepRange | None) -> int:
@@ -29,7 +33,10 @@ def step_count(table: Table, steps: StepRange | None) -> int:
 
 
 def compare_steps(
-    compared: ComparedSteps, tables: Sequence[Table], ranges: Sequence[StepRange | None]
+    compared: ComparedSteps,
+    tables: Sequence[Table],
+    ranges: Sequence[StepRange | None],
+    described: Sequence[Table | None] = (None, None),
 ) -> Table:
     """One row per series and category, the largest change first.
 
@@ -39,19 +46,25 @@ def compare_steps(
         compared: How.
         tables: The base's steps, the other's.
         ranges: First and last number of the steps to compare; None for all.
+        described: What each side says of its series beside ``compared.by``.
     """
-    sides = [_series(compared, table, asked) for table, asked in zip(tables, ranges, strict=True)]
+    sides = [
+        _series(compared, table, asked, more)
+        for table, asked, more in zip(tables, ranges, described, strict=True)
+    ]
     labels = {column.id: column for table in tables for column in table.columns}
     found: list[tuple[_Key, Difference | None, tuple[float | None, float | None]]] = []
-    for key in dict.fromkeys((*sides[0], *sides[1])):
-        base, other = (side.get(key) for side in sides)
-        if base is not None and other is not None:
-            # What takes no time on either side is no row, and no chance of a false alarm.
-            if base.any() or other.any():
-                found.append((key, difference(base, other), (None, None)))
-        else:
-            means = tuple(None if one is None else float(one.mean()) for one in (base, other))
-            found.append((key, None, (means[0], means[1])))
+    for told, base_times, other_times in _matched(compared, *sides):
+        for measure in dict.fromkeys((*base_times, *other_times)):
+            key = told, measure
+            base, other = base_times.get(measure), other_times.get(measure)
+            if base is not None and other is not None:
+                # What takes no time on either side is no row, and no chance of a false alarm.
+                if base.any() or other.any():
+                    found.append((key, difference(base, other), (None, None)))
+            else:
+                means = tuple(None if one is None else float(one.mean()) for one in (base, other))
+                found.append((key, None, (means[0], means[1])))
     judged = holm([None if one is None else one.p_value for _, one, _ in found])
     rows: list[list[Cell]] = []
     for (key, one, means), judgement in zip(found, judged, strict=True):
@@ -118,11 +131,26 @@ def _is_in(step: Cell, steps: StepRange | None) -> bool:
     return steps is None or (isinstance(step, int) and steps[0] <= step <= steps[1])
 
 
-def _series(compared: ComparedSteps, table: Table, asked: StepRange | None) -> _Series:
-    """Values by series and column, in the order of the steps."""
+@dataclass
+class _Series:
+    """What one side has of one thing.
+
+    Attributes:
+        told: The cells of ``by``.
+        row: All that is known of it, for its keys.
+    """
+
+    told: tuple[Cell, ...]
+    row: Row
+    values: _Values
+
+
+def _series(
+    compared: ComparedSteps, table: Table, asked: StepRange | None, described: Table | None
+) -> list[_Series]:
     ids = [column.id for column in table.columns]
     if "step" not in ids:
-        return {}
+        return []
     at = {name: index for index, name in enumerate(ids)}
     rows = [row for row in table.rows if _is_in(row[at["step"]], asked)]
     if "is_complete" in at and any(row[at["is_complete"]] for row in rows):
@@ -132,18 +160,63 @@ def _series(compared: ComparedSteps, table: Table, asked: StepRange | None) -> _
         for column in table.columns
         if column.type == "number" and column.id not in compared.without
     ]
+    by = [name for name in compared.by if name in at]
     values: dict[tuple[tuple[Cell, ...], Cell], list[Sequence[Cell]]] = {}
     for row in rows:
-        series = tuple(row[at[name]] for name in compared.by if name in at)
-        values.setdefault((series, row[at["step"]]), []).append(row)
-    found: dict[_Key, list[float]] = {}
-    for (series, _), same in sorted(values.items(), key=lambda item: _step_order(item[0][1])):
+        told = tuple(row[at[name]] for name in by)
+        values.setdefault((told, row[at["step"]]), []).append(row)
+    more = _described(by, described)
+    found: dict[tuple[Cell, ...], _Series] = {}
+    for (told, step), same in values.items():
+        if told not in found:
+            found[told] = _Series(
+                told, {**more.get(told, {}), **dict(zip(by, told, strict=True))}, {}
+            )
         for name in measures:
             numbers = [float(v) for row in same if isinstance(v := row[at[name]], int | float)]
             if numbers:
                 # Of the cores of a host the mean: they are no steps of their own.
-                found.setdefault((series, name), []).append(sum(numbers) / len(numbers))
-    return {key: np.array(series) for key, series in found.items()}
+                mean = sum(numbers) / len(numbers)
+                found[told].values.setdefault(name, {})[step] = mean
+    return list(found.values())
+
+
+def _described(by: Sequence[str], table: Table | None) -> dict[tuple[Cell, ...], Row]:
+    """Rows of a table by what tells series apart; of several the first."""
+    if table is None:
+        return {}
+    ids = [column.id for column in table.columns]
+    found: dict[tuple[Cell, ...], Row] = {}
+    for cells in table.rows:
+        row = dict(zip(ids, cells, strict=True))
+        found.setdefault(tuple(row.get(name) for name in by), row)
+    return found
+
+
+def _matched(
+    compared: ComparedSteps, base: list[_Series], other: list[_Series]
+) -> Iterator[tuple[tuple[Cell, ...], _Times, _Times]]:
+    """What each thing is called, and its times on both sides."""
+    by_row = {id(one.row): one for one in (*base, *other)}
+    keys = compared.keys or (compared.by,)
+    for group in matched(keys, [one.row for one in base], [one.row for one in other]):
+        sides = [[by_row[id(row)] for row in rows] for rows in (group.base, group.other)]
+        known = (sides[1] or sides[0])[0]
+        yield known.told, _summed(sides[0]), _summed(sides[1])
+
+
+def _summed(series: Sequence[_Series]) -> _Times:
+    """Values by measure in the order of the steps; of several series that are one the sum."""
+    sums: _Values = {}
+    for one in series:
+        for name, values in one.values.items():
+            into = sums.setdefault(name, {})
+            for step, value in values.items():
+                into[step] = into.get(step, 0.0) + value
+    return {
+        name: np.array([values[step] for step in sorted(values, key=_step_order)])
+        for name, values in sums.items()
+    }
 
 
 def _step_order(step: Cell) -> int:

@@ -131,6 +131,7 @@ class RooflineRecord:
     memory_ratio: float
     includes_feeds: bool
     program_id: str
+    framework_name: str
     origin: str
     source_html: str
     spread: Spread | None = None
@@ -192,7 +193,7 @@ class RooflineModel:
                 rank=rank,
                 ratios=(ratio, cumulative),
                 with_feeds=with_feeds,
-                texts=(op.program_id, op.origin, op.source_html),
+                texts=(op.program_id, op.framework_name, op.origin, op.source_html),
             )
             yield replace(record, spread=spreads[row])
 
@@ -268,7 +269,7 @@ class RooflineModel:
         with_feeds: bool,
         rank: int = 0,
         ratios: tuple[float, float] = (0.0, 0.0),
-        texts: tuple[str, str, str] = ("0", "", ""),
+        texts: tuple[str, str, str, str] = ("0", "", "", ""),
     ) -> RooflineRecord:
         rates = roofline[row]
         time_ps = int(ops.column("time_ps")[row])
@@ -304,8 +305,9 @@ class RooflineModel:
             memory_ratio=max(used),
             includes_feeds=with_feeds,
             program_id=texts[0],
-            origin=texts[1],
-            source_html=texts[2],
+            framework_name=texts[1],
+            origin=texts[2],
+            source_html=texts[3],
         )
 
 

@@ -31,7 +31,7 @@ from podscope_analyzers.steps.work import StepWork
 from podscope_analyzers.xprof_table import XprofCell, XprofColumn, XprofTable, general
 
 NAME: Final = "roofline_model"
-VERSION: Final = 4
+VERSION: Final = 5
 PARAMETERS: Final = {
     PARAMETER: "1 to list the self time of every operation in every step, as far as it is kept"
 }
@@ -119,7 +119,7 @@ _COLUMNS: Final = (
     Column("compute_efficiency_ratio", "FLOP rate over peak", "number", "ratio"),
     Column("max_memory_bandwidth_ratio", "Most used memory over peak", "number", "ratio"),
     Column("include_infeed_outfeed", "With infeed and outfeed", "boolean"),
-    *op_columns("program_id", "source"),
+    *op_columns("program_id", "framework_name", "source"),
     *SPREAD_COLUMNS,
 )
 _CEILING_COLUMNS: Final = (
@@ -158,6 +158,7 @@ def _cells(record: RooflineRecord, cores: int) -> list[Cell]:
             "max_memory_bandwidth_ratio": record.memory_ratio,
             "include_infeed_outfeed": record.includes_feeds,
             "program_id": record.program_id,
+            "framework_name": record.framework_name.removesuffix(":") or None,
             "source": record.origin or None,
         },
     )

@@ -12,6 +12,7 @@ from podscope_collector.errors import RequestError
 
 MOST_ROWS: Final = 20
 _MAX_CELL: Final = 60
+_TOTALS: Final = "totals"
 _WORDS: Final = {
     "significant": "significant",
     "within_noise": "within noise",
@@ -44,13 +45,15 @@ def print_comparison(document: Mapping[str, Any], name: str | None) -> None:
         )
     for reason in (*document["reasons"], *document["notes"]):
         console.print(Text(f"! {reason['message'].rstrip('.')}: {reason['advice']}", "yellow"))
-    shown = tables if name is None else {name: tables[name]}
-    for title, table in shown.items():
+    # What every single number did comes last: few of them are what somebody looks for.
+    order = sorted(tables, key=lambda title: title == _TOTALS)
+    for title in order if name is None else [name]:
+        table = tables[title] if name else _briefly(title, tables[title])
         if table["rows"]:
             console.print()
             counts = document["summary"].get("tables", {}).get(title)
             console.print(Text(f"{title}{_counts(counts)}", style="bold"))
-            console.print(_table(table, None if name else MOST_ROWS))
+            console.print(_table(table, None if name else MOST_ROWS, is_brief=name is None))
 
 
 def step_statement(step: Mapping[str, Any] | None) -> str:
@@ -58,10 +61,10 @@ def step_statement(step: Mapping[str, Any] | None) -> str:
     if step is None:
         return "The steps cannot be compared: a side has none."
     change = step["change"]
-    ratio = "" if step["change_ratio"] is None else f" ({abs(step['change_ratio']):.1%})"
+    ratio = "" if step["change_ratio"] is None else f" ({_share(abs(step['change_ratio']))})"
     how = "slower" if change > 0 else "faster"
     means = f"{_time(step['base_mean'])} → {_time(step['other_mean'])}"
-    if not change:
+    if _time(step["base_mean"]) == _time(step["other_mean"]):
         return f"Step time {_time(step['base_mean'])} in both."
     if step["significance"] == "within_noise":
         return f"Step time {means}: {_time(abs(change))}{ratio} {how}, within noise."
@@ -76,6 +79,10 @@ def step_statement(step: Mapping[str, Any] | None) -> str:
 
 def _time(microseconds: float) -> str:
     return f"{microseconds / 1000:,.3f} ms"
+
+
+def _share(ratio: float) -> str:
+    return "<0.1%" if 0 < ratio < 0.0005 else f"{ratio:.1%}"
 
 
 def _side(side: Mapping[str, Any]) -> str:
@@ -94,12 +101,21 @@ def _counts(counts: Mapping[str, Any] | None) -> str:
     return f": {', '.join(words)}"
 
 
-def _table(table: Mapping[str, Any], most: int | None) -> RichTable:
+def _briefly(title: str, table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of single numbers those that changed."""
+    if title != _TOTALS:
+        return table
+    at = [column["id"] for column in table["columns"]].index("change")
+    return {**table, "rows": [row for row in table["rows"] if row[at]]}
+
+
+def _table(table: Mapping[str, Any], most: int | None, *, is_brief: bool) -> RichTable:
     shown = RichTable(box=None, pad_edge=False)
+    ids = [column["id"] for column in table["columns"]]
     taken = [
         (at, column)
         for at, column in enumerate(table["columns"])
-        if not _is_detail(column["id"]) and _says_something(table["rows"], at)
+        if not _is_detail(ids, at, is_brief=is_brief) and _says_something(table["rows"], at)
     ]
     for _, column in taken:
         is_text = column["type"] == "string"
@@ -111,9 +127,14 @@ def _table(table: Mapping[str, Any], most: int | None) -> RichTable:
     return shown
 
 
-def _is_detail(name: str) -> bool:
-    """What only programs want to know."""
-    return name in {"base_rows", "other_rows", "measure", "node"}
+def _is_detail(ids: Sequence[str], at: int, *, is_brief: bool) -> bool:
+    """What only programs want to know; briefly also what else was counted, and the statistics."""
+    name = ids[at]
+    if name in {"base_rows", "other_rows", "measure", "node"}:
+        return True
+    if not is_brief or "match" not in ids or "change_ratio" not in ids:
+        return False
+    return at > ids.index("change_ratio") and name not in {"significance", "unit"}
 
 
 def _says_something(rows: Sequence[Sequence[Any]], at: int) -> bool:
@@ -123,11 +144,19 @@ def _says_something(rows: Sequence[Sequence[Any]], at: int) -> bool:
 def _cell(column: Mapping[str, Any], cell: object) -> str:
     if cell is None:
         return "-"
-    if column["id"] == "change_ratio" and isinstance(cell, int | float):
-        return f"{cell:+.1%}"
-    if column["id"].startswith("change") and isinstance(cell, int | float):
-        return f"{cell:+,.3f}"
+    is_number = isinstance(cell, int | float) and not isinstance(cell, bool)
+    if column["id"] == "change_ratio" and is_number:
+        return _without_sign_of_zero(f"{cell:+.1%}")
+    if column["id"].startswith("change") and is_number:
+        return _without_sign_of_zero(f"{cell:+,.3f}")
     if isinstance(cell, float):
         return f"{cell:.4g}" if column["id"] == "p_value" else f"{cell:,.3f}"
+    if is_number:
+        return f"{cell:,}"
     text = _WORDS.get(str(cell), str(cell))
     return text if len(text) <= _MAX_CELL else f"{text[: _MAX_CELL - 1]}…"
+
+
+def _without_sign_of_zero(text: str) -> str:
+    """What rounds to nothing went neither up nor down."""
+    return text if any(digit in text for digit in "123456789") else text.lstrip("+-")
