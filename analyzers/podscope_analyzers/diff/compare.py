@@ -11,6 +11,7 @@ from podscope_analyzers.diff.steps import (
     DURATION,
     StepRange,
     compare_steps,
+    step_bounds,
     step_count,
 )
 from podscope_analyzers.result import Cell, Column, Reason, Table, ToolResult
@@ -187,6 +188,15 @@ def _why_not(base: Side, other: Side) -> list[Reason]:
                 "Compare captures of the same kind of device",
             )
         )
+    if any(side.steps for side in (base, other)) and COMPARED[one.tool].steps is None:
+        with_steps = [tool for tool, compared in COMPARED.items() if compared.steps is not None]
+        found.append(
+            Reason(
+                "tool_without_steps",
+                f"{one.tool} does not tell steps apart",
+                f"Compare whole captures, or ranges of steps with {', '.join(with_steps)}",
+            )
+        )
     for name, side in (("base", base), ("other", other)):
         if side.result.status == "empty":
             why = "; ".join(reason.message.rstrip(".") for reason in side.result.reasons)
@@ -203,27 +213,29 @@ def _why_not(base: Side, other: Side) -> list[Reason]:
 
 
 def _without_steps(side: Side, name: str) -> list[Reason]:
-    compared = COMPARED[side.result.tool]
-    if compared.steps is None:
-        with_steps = [tool for tool, one in COMPARED.items() if one.steps is not None]
-        return [
-            Reason(
-                "tool_without_steps",
-                f"{side.result.tool} does not tell steps apart",
-                f"Compare whole captures, or ranges of steps with {', '.join(with_steps)}",
-            )
-        ]
-    table = side.result.tables.get(compared.steps.name)
-    if table is None or not step_count(table, side.steps):
-        first, last = side.steps or (0, 0)
-        return [
-            Reason(
-                f"no_steps_in_{name}",
-                f"The {name} lists no step from {first} to {last}",
-                "Ask for steps that it lists",
-            )
-        ]
-    return []
+    compared = COMPARED[side.result.tool].steps
+    if compared is None:
+        return []
+    table = side.result.tables.get(compared.name)
+    if table is not None and step_count(table, side.steps):
+        return []
+    first, last = side.steps or (0, 0)
+    return [
+        Reason(
+            f"no_steps_in_{name}",
+            f"The {name} lists no step from {first} to {last}",
+            _which_steps(side, table),
+        )
+    ]
+
+
+def _which_steps(side: Side, table: Table | None) -> str:
+    listed = None if table is None else step_bounds(table)
+    if listed is not None:
+        return f"It lists steps {listed[0]} to {listed[1]}: ask for some of these"
+    if not side.step_count:
+        return "It has no steps: annotate them in the program, or compare whole captures"
+    return f"{side.result.tool} knows no times by step of it: compare whole captures"
 
 
 def _divisors(base: Side, other: Side) -> tuple[list[Divisor], Literal["step", "capture"]]:

@@ -32,6 +32,14 @@ def step_count(table: Table, steps: StepRange | None) -> int:
     return len({row[at] for row in table.rows if _is_in(row[at], steps)})
 
 
+def step_bounds(table: Table) -> StepRange | None:
+    """The first and the last step of the table; None without any."""
+    ids = [column.id for column in table.columns]
+    at = ids.index("step") if "step" in ids else 0
+    steps = [step for row in table.rows if isinstance(step := row[at], int)]
+    return (min(steps), max(steps)) if steps else None
+
+
 def compare_steps(
     compared: ComparedSteps,
     tables: Sequence[Table],
