@@ -47,12 +47,15 @@ ADVANCED_OPTIONS: Final[Mapping[str, type[bool] | type[int] | type[str]]] = {
     "tracemark_upper": int,
 }
 
+_NOT_TAKEN: Final[Mapping[str, str]] = {
+    "override_hostnames": "hosts are called by their targets, pods and TPU workers by their names",
+}
 _TYPE_WORDS: Final = {bool: "true or false", int: "a whole number", str: "a text"}
 
 
 def nearest(key: str, known: Mapping[str, object] | list[str]) -> str:
     """A hint that names the known key most like ``key``, or how many there are."""
-    found = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
+    found = difflib.get_close_matches(key, list(known), n=1, cutoff=0.4)
     if found:
         return f"did you mean '{found[0]}'?"
     return "known are " + ", ".join(sorted(known))
@@ -65,6 +68,9 @@ def checked(key: str, given: object) -> AdvancedValue:
         ValueError: The key is unknown or the value has another type; one clear line.
     """
     wanted = ADVANCED_OPTIONS.get(key)
+    if key in _NOT_TAKEN:
+        msg = f"advanced option '{key}' is not taken: {_NOT_TAKEN[key]}"
+        raise ValueError(msg)
     if wanted is None:
         msg = f"advanced option '{key[:80]}' is unknown; {nearest(key, ADVANCED_OPTIONS)}"
         raise ValueError(msg)

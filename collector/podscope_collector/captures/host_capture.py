@@ -4,7 +4,9 @@ import asyncio
 import itertools
 import math
 import random
+import time
 from time import monotonic
+from typing import Final
 
 import grpc
 import structlog
@@ -28,6 +30,10 @@ from podscope_protos.methods import PROFILE
 from podscope_protos.v1 import profiler_service_pb2 as wire
 
 log = structlog.get_logger(__name__)
+
+# A stock server that waits for its start is busy until then, whatever becomes of the call: it is
+# asked only when the start is near.
+_ASKED_BEFORE_S: Final = 2.0
 
 
 class HostCapture:
@@ -208,7 +214,9 @@ class HostCapture:
     ) -> bytes | Failure:
         request = self._flight.request
         start_ns = self._flight.start_line.start_timestamp_ns()
-        window_s = (duration_ms + (request.delay_ms if start_ns else 0)) / 1000
+        if is_ready:
+            await asyncio.sleep(_until(start_ns) - _ASKED_BEFORE_S)
+        window_s = duration_ms / 1000 + _until(start_ns)
         deadline_s = window_s + request.timeout_ms / 1000
         # Without a deserializer the bytes are handed on as they came.
         call = channel.unary_unary(
@@ -270,3 +278,8 @@ class HostCapture:
         )
         flight.memory.check()
         return result
+
+
+def _until(start_ns: int) -> float:
+    """Seconds until a Unix time; 0 when it has passed."""
+    return max(0.0, start_ns / 1e9 - time.time())

@@ -43,10 +43,9 @@ def decide(quorum: str, states: Iterable[HostState]) -> CaptureState:
     """What the final states of all hosts make of the capture."""
     finals = list(states)
     done = sum(state is HostState.DONE for state in finals)
-    if finals and done == len(finals):
-        return CaptureState.COMPLETE
+    # Lookups may find fewer hosts than the quorum asks for: all of them are still too few.
     if done and done >= required_hosts(quorum, len(finals)):
-        return CaptureState.PARTIAL
+        return CaptureState.COMPLETE if done == len(finals) else CaptureState.PARTIAL
     if any(state is HostState.CANCELLED for state in finals):
         return CaptureState.CANCELLED
     return CaptureState.FAILED

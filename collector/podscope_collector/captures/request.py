@@ -35,7 +35,11 @@ MAX_LABELS = 64
 MAX_LABEL_LENGTH = 253
 _UINT32 = 2**32 - 1
 
-Level = Annotated[int, Field(ge=0, le=_UINT32)]
+MAX_HOST_LEVEL = 3
+MAX_PYTHON_LEVEL = 2
+
+# What more than 1 means is a device's own matter.
+DeviceLevel = Annotated[StrictInt, Field(ge=0, le=_UINT32)]
 
 
 class CaptureRequest(BaseModel):
@@ -62,7 +66,8 @@ class CaptureRequest(BaseModel):
         retry_empty: Try a host without events again, with a window twice as long.
         host_tracer_level: 0 off, 1 user annotations, 2 also costly runtime operations, 3 all.
         device_tracer_level: 0 off, 1 on.
-        python_tracer_level: 0 off, 1 on (many more events).
+        python_tracer_level: 0 off, 1 on (many more events), 2 every call, where the target is
+            podscope's own library.
         advanced_configuration: Options of the device tracers, see ``advanced.py``.
         requested_by: Who asked, for people.
         trigger: Why: ``manual`` when a person asked, ``alert``, or ``api`` for other programs. A
@@ -83,9 +88,9 @@ class CaptureRequest(BaseModel):
     synchronized: StrictBool = False
     expected_host_bytes: StrictInt | None = None
     retry_empty: StrictBool = False
-    host_tracer_level: Level = 2
-    device_tracer_level: Level = 1
-    python_tracer_level: Level = 0
+    host_tracer_level: StrictInt = 2
+    device_tracer_level: DeviceLevel = 1
+    python_tracer_level: StrictInt = 0
     advanced_configuration: dict[str, StrictBool | StrictInt | str] = Field(default_factory=dict)
     requested_by: str | None = None
     trigger: Literal["manual", "alert", "api"] = "api"
@@ -156,10 +161,23 @@ class CaptureRequest(BaseModel):
     def _quorum(cls, given: object) -> str:
         return checked_quorum(str(given))
 
-    @field_validator("advanced_configuration")
+    @field_validator("advanced_configuration", mode="before")
     @classmethod
-    def _advanced(cls, given: dict[str, AdvancedValue]) -> dict[str, AdvancedValue]:
-        return {key: checked(key, value) for key, value in given.items()}
+    def _advanced(cls, given: object) -> dict[str, AdvancedValue]:
+        if not isinstance(given, Mapping):
+            msg = "advanced_configuration must be an object of options and their values"
+            raise ValueError(msg)
+        return {str(key): checked(str(key), value) for key, value in given.items()}
+
+    @field_validator("host_tracer_level")
+    @classmethod
+    def _host_level(cls, given: int) -> int:
+        return _within("host_tracer_level", given, 0, MAX_HOST_LEVEL)
+
+    @field_validator("python_tracer_level")
+    @classmethod
+    def _python_level(cls, given: int) -> int:
+        return _within("python_tracer_level", given, 0, MAX_PYTHON_LEVEL)
 
     @field_validator("requested_by")
     @classmethod

@@ -5,7 +5,7 @@ the capture begins, see ``resolving``.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,6 +25,7 @@ from podscope_protos.methods import AGENT_PORT
 # A bracket keeps its commas and blanks: `worker-[0-3,7]:9999` is one item.
 _ITEM = re.compile(r"(?:\[[^\]\[]*\]|[^\s,])+")
 _GRPC = "grpc://"
+_MAX_TOLD = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,25 +41,36 @@ class TargetList:
     lookups: tuple[Lookup, ...]
 
 
-class TargetError(RequestError):
+@dataclass(frozen=True, slots=True)
+class WrongItem:
     """An item of a target list that names no server.
 
     Attributes:
-        item: The item as it was written.
+        item: As it was written.
         position: Its place in the list, from 1.
         problem: What is wrong with it.
-        more: How many other items are wrong too.
+    """
+
+    item: str
+    position: int
+    problem: str
+
+
+class TargetError(RequestError):
+    """A target list with items that name no server.
+
+    Attributes:
+        wrong: All of them, in the order of the list; the message names the first few.
     """
 
     code: ClassVar[str] = "bad_target"
 
-    def __init__(self, item: str, position: int, problem: str, more: int = 0) -> None:
-        self.item = item
-        self.position = position
-        self.problem = problem
-        self.more = more
-        others = f" (and {more} more)" if more else ""
-        super().__init__(f"target {position} ('{shown(item)}'): {problem}{others}")
+    def __init__(self, wrong: Sequence[WrongItem]) -> None:
+        self.wrong = tuple(wrong)
+        told = [f"target {one.position} ('{shown(one.item)}'): {one.problem}" for one in wrong]
+        more = len(told) - _MAX_TOLD
+        others = f" (and {more} more)" if more > 0 else ""
+        super().__init__("; ".join(told[:_MAX_TOLD]) + others)
 
 
 class NoTargetError(RequestError):
@@ -89,13 +101,13 @@ def parse_targets(given: str | Iterable[str], *, is_tpu_name: bool = False) -> T
             whose profilers listen on 8466 when the port is 8470 or not given.
 
     Raises:
-        TargetError: The first wrong item, with the number of the others.
+        TargetError: Items are wrong.
         NoTargetError: There is no item at all.
     """
     parse = _parse_tpu_item if is_tpu_name else _parse_item
     found: dict[str, Target] = {}
     lookups: dict[str, Lookup] = {}
-    wrong: list[tuple[str, int, str]] = []
+    wrong: list[WrongItem] = []
     count = 0
     for position, item in enumerate(split_targets(given), start=1):
         try:
@@ -108,12 +120,11 @@ def parse_targets(given: str | Iterable[str], *, is_tpu_name: bool = False) -> T
                 count += 1
                 if count > MAX_TARGETS:
                     problem = f"more than {MAX_TARGETS:,} targets; capture fewer at once"
-                    raise TargetError(item, position, problem)
+                    raise TargetError([WrongItem(item, position, problem)])
         except ItemProblem as problem:
-            wrong.append((item, position, str(problem)))
+            wrong.append(WrongItem(item, position, str(problem)))
     if wrong:
-        item, position, text = wrong[0]
-        raise TargetError(item, position, text, more=len(wrong) - 1)
+        raise TargetError(wrong)
     if not found and not lookups:
         raise NoTargetError
     return TargetList(tuple(found.values()), tuple(lookups.values()))

@@ -544,6 +544,26 @@ def test_a_synchronized_capture_that_does_not_fit_asks_no_host(tmp_path: Path) -
     assert server.requests == []
 
 
+def test_a_host_whose_start_is_far_is_not_held_until_then(tmp_path: Path) -> None:
+    async def scenario() -> tuple[Server, HostUpdate]:
+        seen: list[HostUpdate] = []
+        async with Server(good()).serving() as server:
+            running = capture(tmp_path, [server.address], seen, delay_ms=60_000)
+            work = asyncio.create_task(running)
+            async with asyncio.timeout(30):
+                await until(lambda: any(update.state is HostState.ARMED for update in seen))
+            await asyncio.sleep(0.2)
+            work.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await work
+        return server, seen[-1]
+
+    server, last = asyncio.run(scenario())
+    # A stock server that was asked would be busy for a minute: it sleeps until its start.
+    assert server.requests == []
+    assert (last.state, last.reason) == (HostState.CANCELLED, ReasonCode.CANCELLED)
+
+
 def test_cancelling_frees_the_hosts_and_passes_through(tmp_path: Path) -> None:
     async def hang(request: wire.ProfileRequest, context: Context) -> bytes:
         await asyncio.sleep(3600)

@@ -27,6 +27,8 @@ def test_a_share_is_rounded_up_to_whole_hosts(quorum: str, total: int, needed: i
         ("any", [HostState.CANCELLED, HostState.CANCELLED], CaptureState.CANCELLED),
         ("any", [DONE, HostState.CANCELLED], CaptureState.PARTIAL),
         ("any", [], CaptureState.FAILED),
+        # As lookups may find them.
+        ("3", [DONE, DONE], CaptureState.FAILED),
     ],
 )
 def test_quorum_decides_between_complete_partial_and_failed(

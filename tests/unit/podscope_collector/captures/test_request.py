@@ -54,7 +54,11 @@ def test_a_window_of_steps_is_bounded_by_a_minute_or_by_the_duration_that_is_giv
         ({"quorum": "101%"}, "quorum '101%'"),
         ({"quorum": "2"}, "asks for more hosts than the 1"),
         ({"duration": 5}, "'duration' is unknown; did you mean 'duration_ms'?"),
-        ({"host_tracer_level": -1}, "host_tracer_level"),
+        ({"host_tracer_level": -1}, "host_tracer_level -1 is out of range; it must be from 0 to 3"),
+        ({"host_tracer_level": 4}, "host_tracer_level 4 is out of range"),
+        ({"host_tracer_level": True}, "host_tracer_level: "),
+        ({"device_tracer_level": -1}, "device_tracer_level: "),
+        ({"python_tracer_level": 3}, "python_tracer_level 3 is out of range"),
         ({"targets": "w0"}, "target 1 ('w0'): it has no port"),
         ({"targets": 5}, "targets must be a text or a list of texts"),
         ({"targets": []}, "the target list is empty"),
@@ -68,6 +72,10 @@ def test_a_window_of_steps_is_bounded_by_a_minute_or_by_the_duration_that_is_giv
         ({"advanced_configuration": {"max_trace_buffers": True}}, "must be a whole number"),
         ({"advanced_configuration": {"max_trace_buffers": 2**63}}, "64 bits"),
         ({"advanced_configuration": {"tpu_trace_mode": 3}}, "must be a text"),
+        ({"advanced_configuration": {"tpu_trace_mode": ["x"]}}, "must be a text"),
+        ({"advanced_configuration": {"max_trace_buffers": 1.5}}, "must be a whole number"),
+        ({"advanced_configuration": {"override_hostnames": "a,b"}}, "called by their targets"),
+        ({"advanced_configuration": ["x"]}, "an object of options and their values"),
     ],
 )
 def test_a_wrong_field_is_one_line_that_says_what_it_may_be(

@@ -84,7 +84,7 @@ def test_an_error_names_the_item_its_position_and_the_problem(
         parse_targets(text)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert caught.value.position == position
+    assert caught.value.wrong[0].position == position
     assert caught.value.exit_code is ExitCode.USAGE
 
 
@@ -101,9 +101,17 @@ def test_a_text_that_stands_for_too_many_targets_is_refused_before_they_are_made
         parse_targets(text)
 
 
-def test_the_first_error_counts_the_others() -> None:
-    with pytest.raises(TargetError, match=r"^target 1 .*\(and 2 more\)$"):
+def test_every_error_names_its_item_and_position_and_the_first_few_are_told() -> None:
+    with pytest.raises(TargetError) as caught:
         parse_targets("a:0 b:1 c d:x")
+    assert str(caught.value) == (
+        "target 1 ('a:0'): port 0 is out of range; a port is a number from 1 to 65535; "
+        "target 3 ('c'): it has no port; write c:9999; "
+        "target 4 ('d:x'): 'x' is no port; a port is a number from 1 to 65535"
+    )
+    with pytest.raises(TargetError, match=r"target 5 .*9999 \(and 2 more\)$") as caught:
+        parse_targets("a b c d e f g")
+    assert [one.position for one in caught.value.wrong] == [1, 2, 3, 4, 5, 6, 7]
 
 
 @pytest.mark.parametrize("text", ["", " , ", []])
