@@ -21,6 +21,8 @@ MAX_EVENTS: Final = 4_000_000
 """Of one host; what it has more is left out, and counted."""
 
 _MAX_FAILURES: Final = 100
+_MAX_READ: Final = 20_000
+"""Events with several names of their allocator that are read one by one."""
 _ID_STATS: Final = ("index_on_host", "device_ordinal", "allocator_name")
 _NUMBERS: Final = {
     "stack_bytes": "bytes_reserved",
@@ -285,12 +287,23 @@ def _allocators(line: PreparedLine, events: Array, table: dict[str, int]) -> Arr
     for one in np.unique(pattern).tolist():
         rows = np.flatnonzero(pattern == one)
         stats = [name for bit, name in enumerate(present) if one >> bit & 1]
-        if len(stats) > 1:
-            # A tracer writes an event's stats in one order: the first event shows it.
-            stats = [s for s in line.event_stats(int(events[rows[0]])) if s in stats]
-        if stats:
-            found[rows] = named[stats[-1]][rows]
+        if not stats:
+            continue
+        if len(stats) == 1:
+            found[rows] = named[stats[0]][rows]
+            continue
+        # The columns do not tell which comes last: the events do, one by one.
+        for row in rows[:_MAX_READ].tolist():
+            found[row] = named[_last_id(line, int(events[row]))][row]
+        # A tracer writes an event's stats in one order: of very many the first shows it.
+        rest = rows[_MAX_READ:]
+        if len(rest):
+            found[rest] = named[_last_id(line, int(events[rest[0]]))][rest]
     return found
+
+
+def _last_id(line: PreparedLine, event: int) -> str:
+    return [stat for stat in line.event_stats(event) if stat in _ID_STATS][-1]
 
 
 def type_name(number: int) -> str:

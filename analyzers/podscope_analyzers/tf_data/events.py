@@ -60,16 +60,20 @@ def host_tf_data(space: PreparedSpace) -> TfDataStats:
     children = _children(forest, nodes, names, is_iterator)
     identity, parent = nodes.stats["id"], nodes.stats["parent_id"]
     second = _named(names, lambda name: name == _SECOND)[nodes.name]
+    others = np.flatnonzero(is_iterator & ~second & identity.present)
+    if not len(others):
+        return TfDataStats.empty()
     iterators: dict[int, Iterator] = {}
-    for rows in (
-        np.flatnonzero(second & identity.present & parent.present),
-        np.flatnonzero(is_iterator & ~second & identity.present),
-    ):
+    device_ids: set[int] = set()
+    for rows in (others, np.flatnonzero(second & identity.present)):
         ids, first = np.unique(identity.values[rows], return_index=True)
         for own, node in zip(ids.tolist(), rows[first].tolist(), strict=True):
-            name = names[int(nodes.name[node])]
-            iterators.setdefault(own, Iterator(own, int(parent.values[node]), name))
-    device_ids = np.unique(parent.values[second & identity.present & parent.present])
+            if own in iterators:
+                continue
+            above = int(parent.values[node])
+            iterators[own] = Iterator(own, above, names[int(nodes.name[node])])
+            if rows is not others and parent.present[node]:
+                device_ids.add(above)
     is_root = _named(names, lambda name: name.startswith(_PREFIX) and name.count("::") == 1)
     roots = np.flatnonzero(is_root[nodes.name] & identity.present)
     if not len(roots):
@@ -77,7 +81,7 @@ def host_tf_data(space: PreparedSpace) -> TfDataStats:
     # The longest call of each root first; of equally long ones the first in the file.
     length = (nodes.end_ps - nodes.start_ps)[roots]
     roots = roots[np.lexsort((-length, identity.values[roots]))]
-    return _stats(nodes, children, roots, device_ids, iterators)
+    return _stats(nodes, children, roots, sorted(device_ids), iterators)
 
 
 def _forest(plane: PreparedPlane) -> tuple[Forest, _Nodes]:
@@ -194,7 +198,7 @@ def _stats(
     nodes: _Nodes,
     children: Links,
     roots: Int64s,
-    device_ids: Int64s,
+    device_ids: list[int],
     iterators: dict[int, Iterator],
 ) -> TfDataStats:
     identity = nodes.stats["id"]

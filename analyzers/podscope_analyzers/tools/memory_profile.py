@@ -18,7 +18,7 @@ from podscope_analyzers.allocator_columns import (
     SURVIVOR_COLUMNS,
     TIMELINE_COLUMNS,
 )
-from podscope_analyzers.allocator_profile import Active, AllocatorProfile
+from podscope_analyzers.allocator_profile import STACK, Active, AllocatorProfile
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.errors import ParameterError
 from podscope_analyzers.memory_growth import Growth, Survivor, growth_of, survivors
@@ -412,11 +412,13 @@ def _allocator_json(events: Allocations, name: str) -> dict[str, Any]:
     one = AllocatorProfile(events, name, "offset_ps")
     recorded: list[dict[str, Any]] = []
     active: list[dict[str, str]] = []
-    special: list[Active] = []
-    for row in one.active():
+    found = one.active()
+    # Numbered as they are made, what is not told apart before the stack, whatever their sizes.
+    special = sorted((row for row in found if row.row is None), key=_is_stack)
+    for row in found:
         if row.row is None:
-            special.append(row)
-            places = (-len(special), len(special) - 1)
+            number = special.index(row)
+            places = (-number - 1, number)
         else:
             places = (len(recorded), -1)
             recorded.append(_snapshot(one, row.row))
@@ -442,6 +444,10 @@ def _allocator_json(events: Allocations, name: str) -> dict[str, Any]:
             _snapshot(one, place) for place in one.sample(_SAMPLES).tolist()
         ],
     }
+
+
+def _is_stack(row: Active) -> bool:
+    return row.op_name == STACK
 
 
 def _stats_json(one: AllocatorProfile, row: int, peak_bytes: int) -> dict[str, Any]:

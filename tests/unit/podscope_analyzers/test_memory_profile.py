@@ -170,6 +170,24 @@ def test_the_last_stat_that_names_an_allocator_counts() -> None:
     assert found["memoryIds"] == ["3", "4"]
 
 
+def test_what_names_the_allocator_last_may_differ_from_event_to_event() -> None:
+    first: Stats = {"allocator_name": "cpu", "index_on_host": 3, "bytes_allocated": 1}
+    second: Stats = {"index_on_host": 3, "allocator_name": "cpu", "bytes_allocated": 1}
+    found: Any = run_tool_xprof("memory_profile", [host([(True, 0, first), (True, 1, second)])])
+    assert found["memoryIds"] == ["3", "cpu"]
+
+
+def test_the_stack_is_the_second_special_row_however_large_it_is() -> None:
+    partial = host([(True, 40000, memory(5000, 1000, 0, allocation_bytes=10, addr=1))])
+    found: Any = run_tool_xprof("memory_profile", [partial])
+    one = found["memoryProfilePerAllocator"]["GPU_0_bfc"]
+    special = [(row["tfOpName"], row["allocationBytes"]) for row in one["specialAllocations"]]
+    assert special == [("unused preallocated device memory", "990"), ("stack", "5000")]
+    # The rows are by size: the stack is the largest.
+    assert [row["specialIndex"] for row in one["activeAllocations"]] == ["1", "0", "-1"]
+    assert [row["snapshotIndex"] for row in one["activeAllocations"]] == ["-2", "-1", "0"]
+
+
 def test_equal_allocations_at_the_peak_are_one_row() -> None:
     same = {"tf_op": "x", "allocation_bytes": 10, "requested_bytes": 9}
     events = [(True, i, memory(0, 10 * (i + 1), 90, addr=i, **same)) for i in range(4)]

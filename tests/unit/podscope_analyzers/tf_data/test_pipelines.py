@@ -162,6 +162,25 @@ def test_iterators_with_unsigned_ids_share_the_id_0() -> None:
     assert list(host["inputPipelines"]) == ["0"]
 
 
+def test_an_id_is_the_iterators_that_is_called_itself_before_the_devices() -> None:
+    calls: list[Event] = [
+        ("Iterator::Prefetch::Generator", 0, 10_000_000, {"id": 9, "parent_id": 7}),
+        ("Iterator::Batch", 20_000_000, 60_000_000, {"id": 9}),
+    ]
+    host = _reference(_analyzed(calls))["tfDataStats"]["vm"]
+    assert host["iteratorMetadata"] == {
+        "9": {"id": "9", "name": "Batch", "longName": "Iterator::Batch"}
+    }
+    assert host["inputPipelines"]["9"]["metadata"]["name"] == "Host:0"
+
+
+def test_of_a_devices_buffer_alone_nothing_is_known() -> None:
+    calls: list[Event] = [
+        ("Iterator::Prefetch::Generator", 0, 10_000_000, {"id": 9, "parent_id": 7})
+    ]
+    assert _reference(_analyzed(calls))["tfDataStats"] == {"vm": {}}
+
+
 def test_a_host_without_tf_data_says_so() -> None:
     partial = _analyzed([("SomethingElse", 0, 10, {})])
     assert _reference(partial)["tfDataStats"] == {"vm": {}}
