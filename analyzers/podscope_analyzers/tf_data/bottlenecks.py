@@ -172,7 +172,11 @@ def host_pipelines(hosts: Sequence[TfDataHost]) -> list[HostPipeline]:
 
 def summary(pipelines: Sequence[HostPipeline]) -> str:
     """One paragraph on whether tf.data keeps the devices waiting."""
-    slowest_ps = pipelines[0].pipeline.max_latency_ps if pipelines else 0
+    return summary_of(pipelines[0].pipeline.max_latency_ps if pipelines else 0)
+
+
+def summary_of(slowest_ps: int) -> str:
+    """The same, by the slowest call of any pipeline that feeds a host; 0 for none."""
     if slowest_ps > SLOW_CALL_PS:
         return (
             "A tf.data pipeline takes more than 50 us for an element, which keeps a fast device "

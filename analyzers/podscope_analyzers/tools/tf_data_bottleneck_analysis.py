@@ -1,8 +1,6 @@
 """Which tf.data pipelines are slow, and which of their iterators they wait for."""
 
-import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any, Final
 
 from podscope_analyzers.capture_stats import CaptureStats, HostRow
@@ -10,7 +8,6 @@ from podscope_analyzers.reasons import NO_TF_DATA
 from podscope_analyzers.result import Cell, Column, Loss, Scope, Table, ToolResult
 from podscope_analyzers.tf_data.bottlenecks import (
     HostPipeline,
-    Step,
     host_pipelines,
     kind_of,
     steps_for,
@@ -18,6 +15,7 @@ from podscope_analyzers.tf_data.bottlenecks import (
 )
 from podscope_analyzers.tf_data.loaders import PREFETCH, LoaderStage, loader_advice
 from podscope_analyzers.tf_data.pipelines import SLOW_CALL_PS, Pipeline, TfDataStats
+from podscope_analyzers.tf_data.reference import reference_message
 
 NAME: Final = "tf_data_bottleneck_analysis"
 VERSION: Final = 3
@@ -289,106 +287,6 @@ def _critical(stats: TfDataStats, begin: int, end: int) -> set[int]:
 
 
 def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> object:
-    """The reference's message as protobuf's JSON: numbers of 64 bits as text, no defaults."""
+    """The reference's message, of hosts by the names that they give themselves."""
     del parameters  # It takes none.
-    found = host_pipelines(stats.hosts)
-    return _without_defaults(
-        {
-            "bottleneckAnalysis": [_reference_row(one) for one in found],
-            "isInputBound": bool(found) and found[0].is_slow,
-            "summary": summary(found),
-        }
-    ) | {"tfDataStats": {host.hostname: _reference_host(host.tf_data) for host in stats.hosts}}
-
-
-def _reference_row(one: HostPipeline) -> dict[str, object]:
-    return _without_defaults(
-        {
-            "host": one.host.hostname,
-            "inputPipeline": one.pipeline.name,
-            "maxLatencyPs": str(one.pipeline.max_latency_ps),
-            "iteratorName": one.iterator.name if one.iterator else "",
-            "iteratorLongName": one.iterator.long_name if one.iterator else "",
-            "iteratorLatencyPs": str(one.iterator_self_ps),
-            "suggestion": _html(steps_for(one.iterator.name if one.iterator else "")),
-        }
-    )
-
-
-def _html(steps: Sequence[Step]) -> str:
-    texts = []
-    for step in steps:
-        text = re.sub(r"`([^`]*)`", r"<code>\1</code>", step.text)
-        if step.link:
-            text += f' See <a href="{step.link}" target="_blank">this</a> for details.'
-        texts.append(text)
-    if len(texts) == 1:
-        return texts[0]
-    return "<br/>".join(f"{number}. {text}" for number, text in enumerate(texts, start=1))
-
-
-def _reference_host(stats: TfDataStats) -> dict[str, object]:
-    iterators = {
-        str(own): _without_defaults(
-            {
-                "id": str(one.id),
-                "parentId": str(one.parent_id),
-                "name": one.name,
-                "longName": one.long_name,
-                "isAsync": one.is_async,
-            }
-        )
-        for own, one in stats.iterators.items()
-    }
-    pipelines = {str(one.root_id): _reference_pipeline(stats, one) for one in stats.pipelines()}
-    return _without_defaults({"iteratorMetadata": iterators, "inputPipelines": pipelines})
-
-
-def _reference_pipeline(stats: TfDataStats, pipeline: Pipeline) -> dict[str, object]:
-    bounds = pipeline.entries.tolist()
-    return {
-        "metadata": _without_defaults(
-            {
-                "id": str(pipeline.root_id),
-                "type": "DEVICE" if pipeline.is_device else "",
-                "name": pipeline.name,
-            }
-        ),
-        **_without_defaults(
-            {
-                "avgLatencyPs": str(pipeline.average_latency_ps),
-                "minLatencyPs": str(pipeline.min_latency_ps),
-                "maxLatencyPs": str(pipeline.max_latency_ps),
-                "numSlowCalls": str(pipeline.slow_calls),
-            }
-        ),
-        "stats": [_reference_call(stats, begin, end) for begin, end in pairwise(bounds)],
-    }
-
-
-def _reference_call(stats: TfDataStats, begin: int, end: int) -> dict[str, object]:
-    iterator_id, self_ps = stats.bottleneck(begin, end)
-    return _without_defaults(
-        {
-            "bottleneckIteratorId": str(iterator_id),
-            "bottleneckIteratorLatencyPs": str(self_ps),
-            "iteratorStats": {
-                str(stats.iterator_ids[row]): _without_defaults(
-                    {
-                        "id": str(stats.iterator_ids[row]),
-                        "startTimePs": str(stats.start_ps[row]),
-                        "durationPs": str(stats.duration_ps[row]),
-                        "selfTimePs": str(stats.self_ps[row]),
-                        "isBlocking": bool(stats.is_blocking[row]),
-                        "numCalls": str(stats.calls[row]),
-                    }
-                )
-                for row in range(begin, end)
-            },
-        }
-    )
-
-
-def _without_defaults(message: Mapping[str, object]) -> dict[str, object]:
-    # Keys of maps are kept by their callers: an iterator may be called 0.
-    return {name: value for name, value in message.items() if value not in ("", "0", False, [], {})}
+    return reference_message(stats.hosts)

@@ -181,6 +181,45 @@ def test_of_a_devices_buffer_alone_nothing_is_known() -> None:
     assert _reference(_analyzed(calls))["tfDataStats"] == {"vm": {}}
 
 
+def test_hosts_of_one_hostname_are_one_in_the_references_answer() -> None:
+    """As TensorFlow 2.15's converter has it."""
+    first = _analyzed(
+        [
+            ("Iterator::Batch", 0, 100_000_000, {"id": 1}),
+            ("Iterator::Batch::Map", 10_000_000, 60_000_000, {"id": 5, "parent_id": 1}),
+            ("Iterator::Batch", 200_000_000, 30_000_000, {"id": 1}),
+            ("Iterator::Map", 300_000_000, 70_000_000, {"id": 2}),
+        ]
+    )
+    second = _analyzed(
+        [
+            ("Iterator::Prefetch", 0, 300_000_000, {"id": 1}),
+            ("Iterator::Prefetch::Range", 10_000_000, 50_000_000, {"id": 6, "parent_id": 1}),
+            ("Iterator::Prefetch", 400_000_000, 60_000_000, {"id": 1}),
+            ("Iterator::Zip", 600_000_000, 10_000_000, {"id": 3}),
+        ]
+    )
+    found: Any = run_tool_xprof(TOOL, [first, second])
+    rows = [
+        [row[name] for name in ("inputPipeline", "maxLatencyPs", "iteratorName")]
+        for row in found["bottleneckAnalysis"]
+    ]
+    assert rows == [
+        ["Host:0", "300000000", "Map"],
+        ["Host:1", "70000000", "Map"],
+        ["Host:0", "10000000", "Zip"],
+    ]
+    (host,) = found["tfDataStats"].values()
+    shared = host["inputPipelines"]["1"]
+    assert shared["metadata"] == {"id": "1", "name": "Host:0"}
+    slow = [shared[name] for name in ("avgLatencyPs", "minLatencyPs", "numSlowCalls")]
+    assert slow == ["180000000", "60000000", "2"]
+    waited = [call["bottleneckIteratorLatencyPs"] for call in shared["stats"]]
+    assert waited == ["60000000", "30000000", "250000000", "60000000"]
+    assert host["iteratorMetadata"]["1"]["name"] == "Batch"
+    assert sorted(host["iteratorMetadata"]) == ["1", "2", "3", "5", "6"]
+
+
 def test_a_host_without_tf_data_says_so() -> None:
     partial = _analyzed([("SomethingElse", 0, 10, {})])
     assert _reference(partial)["tfDataStats"] == {"vm": {}}
