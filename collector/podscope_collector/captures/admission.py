@@ -3,90 +3,210 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
 _ENOUGH_ANSWERS: Final = 16
+_TELLING_BYTES: Final = 32 << 20
+_FIRST_RATE: Final = 256 << 20
+_FIRST_LEAD_S: Final = 2.0
+"""What is taken for the rate of storing, in bytes a second, until that many bytes have told it:
+what a small machine does. Hosts are not started further ahead by it than this, nor by more than
+the budget again."""
 
 
 class ByteBudget:
-    """Bounds the bytes that hosts in flight may bring; beyond it hosts wait to be started.
+    """Bounds the bytes of profiles in memory, and with them how many hosts record at once.
+
+    A host that records holds no memory here: only the bytes of hosts whose profiles arrive count
+    against the limit. So more hosts are started than the limit has room for, by what is expected
+    to be stored before their profiles come; beyond that hosts wait to be started. Where storing
+    turns out slower, a profile waits at its host to be read.
 
     Args:
-        limit: Bytes for all hosts together. One host is always let in.
+        limit: Bytes in memory for all hosts together. One host is always let in.
+        lead_s: From a host's start until its profile arrives; 0 starts only hosts that there is
+            room for.
+        clock: Monotonic seconds.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(
+        self, limit: int, lead_s: float = 0.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._limit = limit
-        self._used = 0
-        self._waiting: deque[tuple[int, asyncio.Future[int]]] = deque()
-        self._learned: int | None = None
+        self._lead_s = lead_s
+        self._started = _Turns()
+        self._arriving = _Turns()
+        first = min(limit, int(min(lead_s, _FIRST_LEAD_S) * _FIRST_RATE))
+        self._drain = _DrainRate(clock, first)
 
     @asynccontextmanager
     async def reserve(self, size: int) -> AsyncIterator["Reservation"]:
-        """Hold ``size`` bytes, or what was learned, until the block ends; first come first."""
-        held = self._learned or size
-        if self._waiting or not self._fits(held):
-            turn: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-            entry = (size, turn)
-            self._waiting.append(entry)
-            try:
-                held = await turn
-            except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    self._give_back(turn.result())
-                else:
-                    self._waiting.remove(entry)
-                raise
-        else:
-            self._used += held
+        """Start a host of ``size`` bytes, or of what was learned; first come first."""
+        held = await self._started.take(size, self._fits_started)
         reservation = Reservation(self, held)
         try:
             yield reservation
         finally:
-            self._give_back(reservation.size)
+            reservation.end()
 
     def learn(self, size: int) -> None:
         """Take the hosts that are not started yet for this size, whatever was said before."""
-        self._learned = max(1, size)
-        self._admit()
+        self._started.take_all_for(max(1, size))
+        self._started.admit(self._fits_started)
 
-    def grow(self, by: int) -> None:
+    def expected(self, size: int) -> int:
+        """What a host that was taken for ``size`` bytes is taken for now."""
+        return self._started.learned or size
+
+    async def arrive(self, size: int) -> None:
+        """Wait until a profile of ``size`` bytes has room in memory; first come first."""
+        await self._arriving.take(size, self._fits_arriving)
+        self._drain.begin()
+
+    def change(self, by: int, *, has_arrived: bool) -> None:
         """Account a host that turned out larger (or smaller) than it was taken for."""
-        self._used += by
+        self._started.used += by
+        if has_arrived:
+            self._arriving.used += by
         self._admit()
 
-    def _fits(self, size: int) -> bool:
-        return self._used == 0 or self._used + size <= self._limit
-
-    def _give_back(self, size: int) -> None:
-        self._used -= size
+    def release(self, size: int, *, has_arrived: bool) -> None:
+        """A host is over; its profile, when it had arrived, is out of memory."""
+        self._started.used -= size
+        if has_arrived:
+            self._arriving.used -= size
+            self._drain.end(size)
         self._admit()
+
+    def _fits_started(self, size: int) -> bool:
+        ahead = self._drain.bytes_within(self._lead_s)
+        return self._started.used == 0 or self._started.used + size <= self._limit + ahead
+
+    def _fits_arriving(self, size: int) -> bool:
+        return self._arriving.used == 0 or self._arriving.used + size <= self._limit
 
     def _admit(self) -> None:
-        while self._waiting:
-            size, turn = self._waiting[0]
-            held = self._learned or size
-            if not self._fits(held):
-                return
-            self._waiting.popleft()
-            if not turn.done():
-                self._used += held
-                turn.set_result(held)
+        self._arriving.admit(self._fits_arriving)
+        self._started.admit(self._fits_started)
 
 
 class Reservation:
-    """A share of the budget that one host holds."""
+    """A share of the budget that one host holds.
+
+    Attributes:
+        size: Bytes that the host is taken for, or that have arrived.
+    """
 
     def __init__(self, budget: ByteBudget, size: int) -> None:
         self._budget = budget
+        self._has_arrived = False
         self.size = size
+
+    async def arrives(self) -> None:
+        """Wait for room in memory, with a profile that is there to be read."""
+        # Others may have told since its start how large profiles are.
+        self.becomes(self._budget.expected(self.size))
+        await self._budget.arrive(self.size)
+        self._has_arrived = True
 
     def becomes(self, size: int) -> None:
         """Correct the estimate by the size that arrived."""
-        self._budget.grow(size - self.size)
-        self.size = size
+        by, self.size = size - self.size, size
+        self._budget.change(by, has_arrived=self._has_arrived)
+
+    def end(self) -> None:
+        """Give the share back."""
+        self._budget.release(self.size, has_arrived=self._has_arrived)
+
+
+class _Turns:
+    """Bytes in use, and who waits for some.
+
+    Attributes:
+        used: Bytes.
+        learned: What everybody is taken for, whatever they say; None for what they say.
+    """
+
+    def __init__(self) -> None:
+        self.used = 0
+        self._waiting: deque[tuple[int, asyncio.Future[int]]] = deque()
+        self.learned: int | None = None
+
+    async def take(self, size: int, fits: Callable[[int], bool]) -> int:
+        """Wait for a turn; the bytes that were taken."""
+        size = self.learned or size
+        if not self._waiting and fits(size):
+            self.used += size
+            return size
+        turn: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        entry = (size, turn)
+        self._waiting.append(entry)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.used -= turn.result()
+            else:
+                self._waiting.remove(entry)
+            self.admit(fits)
+            raise
+
+    def take_all_for(self, size: int) -> None:
+        """Go by this size for who waits and who comes."""
+        self.learned = size
+
+    def admit(self, fits: Callable[[int], bool]) -> None:
+        """Let in whoever has room now."""
+        while self._waiting:
+            size, turn = self._waiting[0]
+            size = self.learned or size
+            if not fits(size):
+                return
+            self._waiting.popleft()
+            if not turn.done():
+                self.used += size
+                turn.set_result(size)
+
+
+class _DrainRate:
+    """How fast profiles leave memory while there are some.
+
+    Args:
+        clock: Monotonic seconds.
+        first: What ``bytes_within`` says until enough have left.
+    """
+
+    def __init__(self, clock: Callable[[], float], first: int) -> None:
+        self._clock = clock
+        self._first = first
+        self._inside = 0
+        self._busy_since = 0.0
+        self._busy_s = 0.0
+        self._bytes = 0
+
+    def begin(self) -> None:
+        """A profile comes in."""
+        if not self._inside:
+            self._busy_since = self._clock()
+        self._inside += 1
+
+    def end(self, size: int) -> None:
+        """A profile of ``size`` bytes is out."""
+        self._bytes += size
+        self._inside -= 1
+        if not self._inside:
+            self._busy_s += self._clock() - self._busy_since
+
+    def bytes_within(self, seconds: float) -> int:
+        """What is expected to leave memory within so long."""
+        busy_s = self._busy_s
+        if self._inside:
+            busy_s += self._clock() - self._busy_since
+        if self._bytes < _TELLING_BYTES or not busy_s:
+            return self._first
+        return int(seconds * self._bytes / busy_s)
 
 
 class ExpectedSize:

@@ -39,8 +39,10 @@ class Flight:
         self.width = asyncio.Semaphore(width)
         # Those that must start together were counted beforehand; others leave room for what a
         # message takes beyond its bytes while it arrives.
-        room = limits.byte_budget if request.synchronized else limits.byte_budget * 3 // 4
-        self.budget = ByteBudget(room)
+        room = limits.byte_budget if request.synchronized else limits.byte_budget // 2
+        # A profile that has to wait at its host must still come before the host's deadline.
+        lead_ms = min(request.delay_ms + request.duration_ms, request.timeout_ms // 2)
+        self.budget = ByteBudget(room, lead_ms / 1000)
         self.ping_turns = PingTurns()
         self.memory = MemoryGuard(room)
         self.fetches = asyncio.Semaphore(limits.fetches)

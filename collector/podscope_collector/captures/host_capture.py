@@ -156,11 +156,10 @@ class HostCapture:
         is_ready: bool,
     ) -> Kept | Failure:
         """Ask a stock server for its profile and keep it."""
-        answer = await self._profile(channel, self._flight.window_ms(times), is_ready=is_ready)
+        window_ms = self._flight.window_ms(times)
+        answer = await self._profile(channel, window_ms, share, is_ready=is_ready)
         if isinstance(answer, Failure):
             return answer
-        if share is not None:
-            share.becomes(len(answer))
         self._flight.sizes.arrived(len(answer))
         self._progress.move(HostState.STORING, transfer="unary")
         return await self._keep(answer)
@@ -210,7 +209,12 @@ class HostCapture:
         return result
 
     async def _profile(
-        self, channel: grpc.aio.Channel, duration_ms: int, *, is_ready: bool
+        self,
+        channel: grpc.aio.Channel,
+        duration_ms: int,
+        share: Reservation | None,
+        *,
+        is_ready: bool,
     ) -> bytes | Failure:
         request = self._flight.request
         start_ns = self._flight.start_line.start_timestamp_ns()
@@ -218,8 +222,9 @@ class HostCapture:
             await asyncio.sleep(_until(start_ns) - _ASKED_BEFORE_S)
         window_s = duration_ms / 1000 + _until(start_ns)
         deadline_s = window_s + request.timeout_ms / 1000
-        # Without a deserializer the bytes are handed on as they came.
-        call = channel.unary_unary(
+        # Without a deserializer the bytes are handed on as they came. On the wire one message is
+        # a stream of one; as such it is not read before we ask for it.
+        method = channel.unary_stream(
             PROFILE,
             request_serializer=wire.ProfileRequest.SerializeToString,
             response_deserializer=None,
@@ -231,18 +236,28 @@ class HostCapture:
         over = asyncio.get_running_loop().call_later(
             window_s, self._progress.move, HostState.RECEIVING
         )
+        sent = profile_request(
+            request,
+            self._flight.keeper,
+            self._target,
+            self._progress.now.host,
+            duration_ms,
+            start_ns,
+        )
+        call = method(sent, timeout=deadline_s)
         try:
-            answer: bytes = await call(
-                profile_request(
-                    request,
-                    self._flight.keeper,
-                    self._target,
-                    self._progress.now.host,
-                    duration_ms,
-                    start_ns,
-                ),
-                timeout=deadline_s,
-            )
+            # It comes with the answer, whose bytes need not be taken yet; a call that failed
+            # has none.
+            await call.initial_metadata()
+            if share is not None and not call.done():
+                await share.arrives()
+            # What is no bytes is the stream's end; an error is raised there.
+            answer = await call.read()
+            if share is not None and isinstance(answer, bytes):
+                share.becomes(len(answer))
+            if not isinstance(answer, bytes) or isinstance(await call.read(), bytes):
+                message = f"{self._target.address} sent no answer, or more than one"
+                return Failure(ReasonCode.CORRUPT, NextStep.RETRY, message)
         except grpc.aio.AioRpcError as error:
             return classify(
                 error.code(),
@@ -256,6 +271,7 @@ class HostCapture:
             return answer
         finally:
             over.cancel()
+            call.cancel()
 
     async def _keep(self, answer: bytes) -> Kept | Failure:
         """Check and store the answer off the loop; a cancelled capture still keeps it."""

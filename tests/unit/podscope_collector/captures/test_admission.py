@@ -64,6 +64,73 @@ def test_a_cancelled_wait_leaves_no_hole_in_the_budget() -> None:
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_hosts_are_started_ahead_by_what_is_stored_until_they_answer() -> None:
+    mib = 1 << 20
+
+    async def scenario() -> tuple[int, int]:
+        clock = Clock()
+        budget = ByteBudget(100 * mib, lead_s=3.0, clock=clock)
+        at_first = await let_in(budget, 1000, 10 * mib)
+        # Ten profiles of 10 MiB, one after another, each half a second in memory: 20 MiB/s.
+        for _ in range(10):
+            async with budget.reserve(10 * mib) as share:
+                await share.arrives()
+                clock.now += 0.5
+        return at_first, await let_in(budget, 1000, 10 * mib)
+
+    # Room for 10, and until it is known for as many again; then 20 MiB/s for three seconds.
+    assert asyncio.run(asyncio.wait_for(scenario(), 60)) == (20, 16)
+
+
+def test_profiles_wait_at_their_hosts_until_they_have_room() -> None:
+    async def scenario() -> list[bool]:
+        budget = ByteBudget(10, lead_s=1.0)
+        shares = [budget.reserve(6) for _ in range(2)]
+        first, second = [await share.__aenter__() for share in shares]
+        await first.arrives()
+        arriving = asyncio.ensure_future(second.arrives())
+        await asyncio.sleep(0)
+        has_come = [arriving.done()]
+        # The first is smaller than it was taken for.
+        first.becomes(4)
+        await asyncio.sleep(0)
+        has_come.append(arriving.done())
+        await shares[0].__aexit__(None, None, None)
+        await shares[1].__aexit__(None, None, None)
+        # Nothing is left in it.
+        async with budget.reserve(10) as whole:
+            await whole.arrives()
+        return has_come
+
+    assert asyncio.run(asyncio.wait_for(scenario(), 60)) == [False, True]
+
+
+def test_a_cancelled_wait_for_room_leaves_no_hole_in_the_budget() -> None:
+    async def scenario() -> None:
+        budget = ByteBudget(10, lead_s=1.0)
+        async with budget.reserve(10) as first:
+            await first.arrives()
+            async with budget.reserve(10) as second:
+                arriving = asyncio.ensure_future(second.arrives())
+                await asyncio.sleep(0)
+                arriving.cancel()
+                await asyncio.gather(arriving, return_exceptions=True)
+        async with budget.reserve(10) as whole:
+            await whole.arrives()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
 def test_all_go_when_the_last_has_connected_or_dropped_out() -> None:
     async def scenario() -> list[int]:
         line = StartLine(3, patience_s=60, delay_ms=5000)
