@@ -4,7 +4,7 @@ import importlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, update_wrapper
 from types import FunctionType
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
@@ -82,6 +82,11 @@ class Kernel(Generic[P, R]):
                 if self._compiled is None:
                     self._compiled = self._compile()
         return self._compiled(*args, **kwargs)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether it was called before."""
+        return self._compiled is not None
 
     @property
     def python(self) -> Callable[P, R]:
@@ -211,12 +216,33 @@ def _announce() -> None:
         _log.warning("compiling kernels; this happens once on a machine and takes some seconds")
 
 
+def are_at_hand(kernels: Iterable[Kernel[Any, Any]]) -> bool:
+    """Whether these can be called now without being compiled; loads those that are kept on disk."""
+    if _State.entries or all(kernel.is_compiled for kernel in kernels):
+        return True
+    if not _compiling.acquire(blocking=False):
+        # Another thread compiles them.
+        return False
+    try:
+        if _State.entries is None and _are_together():
+            name = image.key()
+            _State.entries = None if name is None else image.load(name)
+        return bool(_State.entries)
+    finally:
+        _compiling.release()
+
+
+def _are_together() -> bool:
+    """Whether all kernels are compiled at once, and kept in one file."""
+    # Code that checks bounds fails by raising, which takes numba to carry out.
+    return image.is_supported() and os.environ.get("NUMBA_BOUNDSCHECK", "0") == "0"
+
+
 def _entries() -> Mapping[str, int]:
     """Where the machine code of each kernel is; nowhere, where numba is to call them itself."""
     if _State.entries is None:
         _State.entries = {}
-        # Code that checks bounds fails by raising, which takes numba to carry out.
-        if image.is_supported() and os.environ.get("NUMBA_BOUNDSCHECK", "0") == "0":
+        if _are_together():
             try:
                 _State.entries = image.entries(_build)
             except (LinkError, OSError) as error:

@@ -28,6 +28,9 @@ from podscope_analyzers.xspace.wire import (
 )
 
 EVENTS: Final = 4
+STRUCTURE: Final = (kernels.measure, kernels.lift, kernels.gather, kernels.entry_keys)
+"""The kernels that read all of a space but its events."""
+
 LOW_STAT_IDS: Final = 4096
 _HUGE_PAGE: Final = 2 << 20
 _SAMPLE: Final = 64

@@ -8,7 +8,8 @@ from mmap import mmap
 import numpy as np
 
 from podscope_analyzers.errors import CompilerMissingError, XSpaceError
-from podscope_analyzers.xspace.compiled import CompiledWire
+from podscope_analyzers.kernels.compiled import are_at_hand
+from podscope_analyzers.xspace.compiled import STRUCTURE, CompiledWire
 from podscope_analyzers.xspace.formats import START, describe_text, recognise
 from podscope_analyzers.xspace.limits import DEFAULT_LIMITS, Limits
 from podscope_analyzers.xspace.space import XSpace
@@ -20,15 +21,18 @@ def _has_compiler() -> bool:
     return find_spec("numba") is not None
 
 
-def _wire(view: memoryview, limits: Limits) -> Wire:
-    if _has_compiler():
+def _wire(view: memoryview, limits: Limits, *, may_compile: bool) -> Wire:
+    is_small = len(view) <= limits.portable_bytes
+    if _has_compiler() and (may_compile or not is_small or are_at_hand(STRUCTURE)):
         return CompiledWire(view)
-    if len(view) > limits.portable_bytes:
+    if not is_small:
         raise CompilerMissingError(len(view), limits.portable_bytes)
     return PortableWire(view)
 
 
-def open_xspace(buffer: bytes | memoryview | mmap, limits: Limits = DEFAULT_LIMITS) -> XSpace:
+def open_xspace(
+    buffer: bytes | memoryview | mmap, limits: Limits = DEFAULT_LIMITS, *, may_compile: bool = True
+) -> XSpace:
     """Reads the structure of an XSpace; events are decoded when their columns are asked for.
 
     Args:
@@ -36,6 +40,10 @@ def open_xspace(buffer: bytes | memoryview | mmap, limits: Limits = DEFAULT_LIMI
             ``backports.zstd``). They are read in place and must neither change nor go away: a
             file that others may still write to is copied first.
         limits: Caps on what is read of a file that is not trusted.
+        may_compile: Whether kernels that this machine does not have yet are worth the seconds that
+            compiling them takes. Without them the structure of a file up to
+            ``limits.portable_bytes`` is read nearly as fast, and decoding events takes a hundred
+            times as long.
 
     Raises:
         XSpaceError: the bytes are not a valid XSpace; the message names what they are.
@@ -43,7 +51,7 @@ def open_xspace(buffer: bytes | memoryview | mmap, limits: Limits = DEFAULT_LIMI
     """
     view = recognise(memoryview(buffer).cast("B"), limits)
     try:
-        return XSpace(_wire(view, limits), len(view), limits)
+        return XSpace(_wire(view, limits, may_compile=may_compile), len(view), limits)
     except XSpaceError as error:
         problem = describe_text(bytes(view[:START]))
         if problem is None:

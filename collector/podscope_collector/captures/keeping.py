@@ -2,7 +2,7 @@
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from mmap import mmap
 
@@ -42,28 +42,13 @@ class Kept:
 
 
 def warm_up() -> None:
-    """Load what ``Keeper.keep`` needs, so that it happens before a profile is there."""
+    """Load what ``Keeper.keep`` needs, so that it happens before a profile is there.
+
+    Nothing is compiled: no profile, and no command that captures, waits for that.
+    """
     # Of nothing no byte would be looked at.
     with contextlib.suppress(_Invalid):
         _check(b"\x0a\x00")
-
-
-class _Kernels:
-    are_loading = False
-
-
-@contextlib.contextmanager
-def unchecked() -> Iterator[None]:
-    """Store what arrives meanwhile without a look into it: the analysis of every host checks it.
-
-    A worker that compiles its kernels would hold the profiles of its first captures in memory
-    for as long, and begin no further hosts.
-    """
-    _Kernels.are_loading = True
-    try:
-        yield
-    finally:
-        _Kernels.are_loading = False
 
 
 class Keeper:
@@ -125,7 +110,7 @@ class Keeper:
     def keep_xspace(self, xspace: bytes | memoryview, host: str, address: str) -> Kept | Failure:
         """Store a serialised XSpace, as ``keep`` does with the one of an answer."""
         try:
-            found = _arrived(xspace)
+            found = _check(xspace)
         except _Invalid as error:
             return self._reject(xspace, host, address, str(error))
         file = self.storage.put_xspace(self.session, host, xspace)
@@ -153,7 +138,7 @@ class Keeper:
             )
         content = incoming.content()
         try:
-            found = _arrived(content)
+            found = _check(content)
         except _Invalid as error:
             return self._reject(memoryview(content), host, address, str(error))
         file = self.storage.adopt_xspace(
@@ -226,18 +211,13 @@ class _Invalid(Exception):  # noqa: N818 - carries the text of a Failure, never 
     pass
 
 
-def _arrived(xspace: bytes | memoryview | mmap) -> Statement:
-    """What a profile that arrived says; nothing while that would take the compiler's time."""
-    return Statement() if _Kernels.are_loading else _check(xspace)
-
-
 def _check(xspace: bytes | memoryview | mmap) -> Statement:
     """What a valid XSpace says."""
-    # Brings numba: only a process that has a profile to check pays for it.
+    # Brings numpy: only a process that has a profile to check pays for it.
     from podscope_analyzers.errors import XSpaceError
     from podscope_analyzers.xspace import open_xspace
 
     try:
-        return statement_of(open_xspace(xspace))
+        return statement_of(open_xspace(xspace, may_compile=False))
     except XSpaceError as error:
         raise _Invalid(str(error)) from error

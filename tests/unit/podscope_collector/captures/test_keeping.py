@@ -1,15 +1,11 @@
 """What is ready before the first profile is there."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from podscope_agent.simulator import Pod, build_xspace
-from podscope_collector.captures.keeping import Keeper, Kept, unchecked
-from podscope_collector.captures.reasons import Failure
-from podscope_collector.storage import Storage
 
 _PROGRAM = """
 import sys
@@ -41,17 +37,50 @@ def test_a_worker_has_its_kernels_before_the_first_profile(
     assert done.stdout.splitlines()[-1] == f"{loads} True"
 
 
-def test_what_arrives_while_kernels_are_compiled_is_stored_at_once(tmp_path: Path) -> None:
-    keeper = Keeper(Storage(str(tmp_path)), "s")
-    profile = build_xspace(Pod("cpu", 1, 2), 0)
-    with unchecked():
-        whole = keeper.keep_xspace(profile, "whole", "h:1")
-        # Its analysis finds out, and sets it aside.
-        damaged = keeper.keep_xspace(profile[:-1], "damaged", "h:1")
-    assert isinstance(whole, Kept)
-    assert whole.window_ns == (None, None)
-    assert isinstance(damaged, Kept)
-    assert isinstance(keeper.keep_xspace(profile[:-1], "damaged", "h:1"), Failure)
-    checked = keeper.keep_xspace(profile, "whole", "h:1")
-    assert isinstance(checked, Kept)
-    assert checked.window_ns[0] is not None
+_WITHOUT_KERNELS = """
+import sys
+from podscope_agent.simulator import Pod, build_xspace
+from podscope_collector.captures.keeping import Keeper, warm_up
+from podscope_collector.storage import Storage
+from podscope_protos.v1 import xplane_pb2
+
+warm_up()
+storage = Storage({root!r})
+keeper = Keeper(storage, "s")
+profile = build_xspace(Pod("cpu", 1, 2), 0)
+whole = keeper.keep_xspace(profile, "whole", "h:1")
+print(type(whole).__name__, whole.window_ns[0] is not None)
+for cut in (1, 1000, len(profile) // 2):
+    print(type(keeper.keep_xspace(profile[:-cut], f"cut{{cut}}", "h:1")).__name__)
+space = xplane_pb2.XSpace.FromString(profile)
+# The last line's last event reaches one byte beyond the line.
+line = max((line for plane in space.planes for line in plane.lines), key=xplane_pb2.XLine.ByteSize)
+last = line.events[-1].SerializeToString()
+where = profile.rindex(last) - 1
+broken = bytearray(profile)
+broken[where] += 120
+print(type(keeper.keep_xspace(bytes(broken), "broken", "h:1")).__name__)
+print(sorted(storage.list_hosts("s")), "numba" in sys.modules)
+"""
+
+
+def test_without_kernels_a_profile_is_checked_as_with_them_and_nothing_is_compiled(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_KERNELS.format(root=str(tmp_path / "root"))],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        # A folder without kernels, which a process that compiled some would leave there.
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "none")},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n") == [
+        "Kept True",
+        *["Failure"] * 4,
+        "['whole'] False",
+        "",
+    ]
+    assert not (tmp_path / "none").exists()
