@@ -15,7 +15,7 @@ from urllib.parse import quote_plus
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from podscope_agent.simulator.pod import Pod
 from podscope_agent.simulator.process import serve
@@ -324,6 +324,40 @@ def test_a_request_that_is_wrong_is_refused_in_the_dialog(watched: Watched, capt
     page.keyboard.press("Escape")
     page.wait_for_url(f"{watched.origin}/captures")
     assert len(httpx.get(f"{watched.origin}/api/v1/captures").json()["items"]) == 1
+
+
+def test_tracer_options_are_typed_in_and_a_wrong_one_is_answered_with_the_nearest(
+    watched: Watched, captured: str
+) -> None:
+    with serve(Pod(device="tpu-v5e", hosts=1, steps=2)) as serving:
+        page = watched.open("/captures?new=1")
+        page.get_by_label("Run", exact=True).fill("options")
+        page.get_by_label("Targets").fill(serving.addresses[0])
+        page.locator("input[name=durationMs]").fill("100")
+        page.locator("summary", has_text="Advanced").click()
+        page.get_by_label("Tracer options").fill("tpu_trace_mod=TRACE_COMPUTE")
+        page.get_by_role("radio", name="again, longer").click()
+        page.get_by_test_id("start-capture").click()
+        told = page.get_by_text("did you mean 'tpu_trace_mode'?")
+        told.wait_for()
+        # The form is longer than the window, and was scrolled to its end.
+        expect(told).to_be_in_viewport()
+        page.get_by_label("Tracer options").fill(
+            "tpu_trace_mode=TRACE_COMPUTE\ntpu_perf_counters=true\nmax_trace_buffers=7"
+        )
+        page.get_by_test_id("start-capture").click()
+        page.locator("tr[data-host-state=done]").wait_for()
+    newest = httpx.get(f"{watched.origin}/api/v1/captures").json()["items"][0]
+    assert newest["run"] == "options"
+    assert newest["options"]["retry_empty"] is True
+    assert newest["options"]["advanced_configuration"] == {
+        "tpu_trace_mode": "TRACE_COMPUTE",
+        "tpu_perf_counters": True,
+        "max_trace_buffers": 7,
+    }
+    # The browser logs the answer that refused, and nothing else was wrong.
+    assert all("422" in fault for fault in watched.faults)
+    watched.faults.clear()
 
 
 def test_a_host_that_cannot_be_reached_is_told_and_captured_again(

@@ -73,6 +73,19 @@ class AlignmentView(BaseModel):
     outside: list[str]
 
 
+class AskedOptions(BaseModel):
+    """How the hosts were asked to record; null where the request did not say, as of an import."""
+
+    host_tracer_level: int | None = None
+    device_tracer_level: int | None = None
+    python_tracer_level: int | None = None
+    delay_ms: int | None = None
+    timeout_ms: int | None = None
+    synchronized: bool | None = None
+    retry_empty: bool | None = None
+    advanced_configuration: dict[str, bool | int | str] = {}
+
+
 class CaptureView(BaseModel):
     """A capture as the API shows it."""
 
@@ -90,6 +103,7 @@ class CaptureView(BaseModel):
     attempts: int
     quorum: str
     labels: dict[str, str]
+    options: AskedOptions = AskedOptions()
     left_out: list[str]
     hosts_total: int
     hosts_done: int
@@ -118,6 +132,7 @@ class CaptureView(BaseModel):
             attempts=capture.attempts,
             quorum=capture.quorum,
             labels=capture.labels,
+            options=AskedOptions.model_validate(capture.request),
             left_out=capture.left_out,
             hosts_total=capture.hosts_total,
             hosts_done=capture.hosts_done,

@@ -1,5 +1,6 @@
 """``podscope captures``: the captures of a service."""
 
+import json
 import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -88,6 +89,7 @@ def show_capture(
             ("run", capture["run"]),
             ("asked by", _asked_by(capture)),
             ("labels", _labels(capture) or "none"),
+            ("options", _options(capture) or "none"),
             (
                 "state",
                 f"{capture['state']}, {capture['hosts_done']} of {capture['hosts_total']} hosts",
@@ -172,6 +174,21 @@ def _labels(capture: Mapping[str, Any]) -> str:
     """The labels but the run, which has a place of its own."""
     labels = capture.get("labels") or {}
     return ", ".join(f"{key}={text}" for key, text in labels.items() if key != "run")
+
+
+def _options(capture: Mapping[str, Any]) -> str:
+    """What was asked for: levels, and whatever else was said."""
+    asked = dict(capture.get("options") or {})
+    tracers = dict(asked.pop("advanced_configuration", None) or {})
+    return ", ".join(
+        f"{key}={_json(found)}"
+        for key, found in (asked | tracers).items()
+        if found is not None and found is not False
+    )
+
+
+def _json(found: object) -> str:
+    return found if isinstance(found, str) else json.dumps(found)
 
 
 def _skew_ms(capture: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 
 import type { Capture, Host } from "../src/api/types";
-import { listedHosts, quorumHosts } from "../src/pages/dialog/progress";
+import { attemptsText, listedHosts, quorumHosts } from "../src/pages/dialog/progress";
 import { checkForm, EMPTY_FORM, estimateSize, guessTargets, shellCommand, toRequest } from "../src/pages/dialog/request";
 import { phaseSpans } from "../src/pages/dialog/timeline";
 
@@ -25,6 +25,15 @@ describe("targets", () => {
   test("open ranges and lists in every combination, keeping leading zeros", () => {
     expect(addresses("w-[08-10].svc:9999")).toEqual(["w-08.svc:9999", "w-09.svc:9999", "w-10.svc:9999"]);
     expect(addresses("w[0,2-3]:[91-92]")).toEqual(["w0:91", "w0:92", "w2:91", "w2:92", "w3:91", "w3:92"]);
+  });
+  test("of very large ranges are all taken", () => {
+    expect(addresses("w-[0-9999]:9999")).toHaveLength(10_000);
+    expect(guessTargets("w-[0-9999]:9999")[9999]).toEqual({ address: "w-9999:9999", problem: null, isLookup: false });
+  });
+  test("without a port are TPUs where the form says so, and their workers have the profiler's port", () => {
+    expect(guessTargets("v5e-pod", "tpus")).toEqual([{ address: "v5e-pod", problem: null, isLookup: true }]);
+    const workers = guessTargets("grpc://10.0.0.1 grpc://10.0.0.2:8470 grpc://10.0.0.3:9000 w:1", "tpus");
+    expect(workers.map((target) => target.address)).toEqual(["10.0.0.1:8466", "10.0.0.2:8466", "10.0.0.3:9000", "w:1"]);
   });
   test("in brackets may be IPv6 addresses", () => {
     expect(guessTargets("[::1]:9999")).toEqual([{ address: "[::1]:9999", problem: null, isLookup: false }]);
@@ -81,6 +90,38 @@ test("who asks, starting together and the expected size are in the request, and 
   expect(checkForm({ ...form, hostMb: "much" })).toHaveProperty("hostMb");
 });
 
+describe("the rest of a request", () => {
+  const form = {
+    ...filled,
+    timeoutMs: "90000",
+    emptyHosts: "longer" as const,
+    bareNames: "tpus" as const,
+    options: 'tpu_trace_mode=TRACE_COMPUTE\n\n tpu_perf_counters = true\ngpu_max_annotation_strings=12\ngpu_pm_sample_counters="7"\ntpu_cpu_perf_counter_configs=a:1,b:2=c',
+  };
+  test("is in it where it is not as it comes, and in the command", () => {
+    expect(toRequest(form)).toMatchObject({
+      timeout_ms: 90_000,
+      retry_empty: true,
+      is_tpu_name: true,
+      advanced_configuration: {
+        tpu_trace_mode: "TRACE_COMPUTE",
+        tpu_perf_counters: true,
+        gpu_max_annotation_strings: 12,
+        gpu_pm_sample_counters: "7",
+        tpu_cpu_perf_counter_configs: "a:1,b:2=c",
+      },
+    });
+    const command = shellCommand(form, "http://h");
+    expect(command).toContain("--timeout 90000ms --retry-empty --is-tpu-name --option tpu_trace_mode=TRACE_COMPUTE --option tpu_perf_counters=true");
+    for (const field of ["timeout_ms", "retry_empty", "is_tpu_name", "advanced_configuration"]) expect(toRequest(filled)).not.toHaveProperty(field);
+  });
+  test("is refused where it is none", () => {
+    expect(checkForm(form)).toEqual({});
+    expect(checkForm({ ...form, options: "tpu_trace_mode" })).toHaveProperty("options");
+    expect(checkForm({ ...form, timeoutMs: "0" })).toHaveProperty("timeoutMs");
+  });
+});
+
 describe("the size of a capture", () => {
   const last = { run: "llm", hosts_done: 4, bytes: 40e6, duration_ms: 2000, steps: null, trigger: "api" } as Capture;
   const form = { ...filled, run: "llm" };
@@ -101,6 +142,10 @@ test("a quorum is a number of hosts", () => {
   expect(quorumHosts("all", 4)).toBe(4);
   expect(quorumHosts("50%", 5)).toBe(3);
   expect(quorumHosts("3", 5)).toBe(3);
+});
+
+test("attempts beyond those allowed are told without a total", () => {
+  expect([0, 1, 3, 5].map((begun) => attemptsText(begun, 3))).toEqual(["", "1 of 3", "3 of 3", "5"]);
 });
 
 describe("a host's way through a capture", () => {

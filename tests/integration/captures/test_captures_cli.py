@@ -12,6 +12,7 @@ import pytest
 from podscope_collector.captures.models import Trigger
 from podscope_collector.captures.schemas import (
     AlignmentView,
+    AskedOptions,
     CaptureAnalysis,
     CaptureSummary,
     CaptureView,
@@ -36,6 +37,13 @@ VIEW = CaptureView(
     attempts=3,
     quorum="any",
     labels={"run": "llm", "job": "7"},
+    options=AskedOptions(
+        host_tracer_level=2,
+        python_tracer_level=0,
+        synchronized=False,
+        retry_empty=True,
+        advanced_configuration={"tpu_trace_mode": "TRACE_COMPUTE", "tpu_perf_counters": True},
+    ),
     left_out=["pod w3 does not run"],
     hosts_total=3,
     hosts_done=2,
@@ -107,6 +115,10 @@ def test_a_capture_is_shown_with_who_asked_its_labels_and_how_its_hosts_started(
     lines = {line[:10].strip(): line[11:] for line in capsys.readouterr().out.splitlines()}
     assert lines["asked by"] == "api (ann)"
     assert lines["labels"] == "job=7"
+    assert lines["options"] == (
+        "host_tracer_level=2, python_tracer_level=0, retry_empty=true, "
+        "tpu_trace_mode=TRACE_COMPUTE, tpu_perf_counters=true"
+    )
     assert lines["left out"] == "pod w3 does not run"
     assert lines["started"] == "started within 1.50 ms (± 0.25 ms), 1,998 ms in common"
     assert lines["clocks"] == (

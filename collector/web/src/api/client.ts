@@ -1,5 +1,5 @@
 /** Calls of the service. Every failure is a `ServiceError` whose message says what to do. */
-import type { Capture, CaptureRequest, Comparison, DoctorReport, Host, Schedule, Tool, ToolResult } from "./types";
+import type { Capture, CaptureRequest, Comparison, DoctorReport, DoctorRequest, Host, Schedule, Tool, ToolResult } from "./types";
 
 const BASE = "/api/v1";
 
@@ -79,11 +79,11 @@ export const api = {
       headers: { "content-type": "application/json" },
       body: JSON.stringify(request),
     }),
-  doctor: (targets: readonly string[], signal?: AbortSignal): Promise<DoctorReport> =>
+  doctor: (request: DoctorRequest, signal?: AbortSignal): Promise<DoctorReport> =>
     call("/doctor", {
       method: "POST",
       headers: { "content-type": "application/json" },
-      body: JSON.stringify({ targets }),
+      body: JSON.stringify(request),
       ...(signal ? { signal } : {}),
     }),
   cancel: (id: string): Promise<Capture> => call(`/captures/${segment(id)}/cancel`, { method: "POST" }),

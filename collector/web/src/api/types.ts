@@ -116,7 +116,19 @@ export interface CaptureRequest {
   readonly host_tracer_level: number;
   readonly device_tracer_level: number;
   readonly python_tracer_level: number;
+  readonly timeout_ms?: number;
+  readonly retry_empty?: boolean;
+  readonly is_tpu_name?: boolean;
+  readonly advanced_configuration?: Readonly<Record<string, boolean | number | string>>;
   readonly labels: Readonly<Record<string, string>>;
+}
+
+/** Whom to look at before a capture of this length. */
+export interface DoctorRequest {
+  readonly targets: readonly string[];
+  readonly is_tpu_name: boolean;
+  readonly probe: boolean;
+  readonly duration_ms?: number;
 }
 
 /** A capture that is taken again and again. */

@@ -55,7 +55,7 @@ function RequestDialog({ onClose }: { onClose: () => void }) {
   const [saving, setSaving] = useState(false);
   const errors = checkForm(form);
   const shown: FormErrors = Object.fromEntries(Object.entries(errors).filter(([field]) => tried || touched.has(field)));
-  const hosts = guessTargets(form.targets).length;
+  const hosts = guessTargets(form.targets, form.bareNames).length;
 
   const change = (part: Partial<RequestForm>): void => {
     setForm({ ...form, ...part });
@@ -103,7 +103,12 @@ function RequestDialog({ onClose }: { onClose: () => void }) {
           void submit();
         }}
       >
-        {failure && <Failure error={failure} />}
+        {failure && (
+          // The form is longer than the window, and the button is at its foot.
+          <div ref={(shown) => shown?.scrollIntoView({ block: "nearest" })}>
+            <Failure error={failure} />
+          </div>
+        )}
         {saving && <SaveSchedule form={form} valid={Object.keys(errors).length === 0} onTried={() => setTried(true)} />}
         <RequestFields
           form={form}

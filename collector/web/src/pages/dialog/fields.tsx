@@ -110,6 +110,14 @@ export function RequestFields(props: {
           <Segmented label="Together" options={[["no", "as they come"], ["yes", "all or none"]]} value={form.together} onChange={(together) => onChange({ together })} />
           <span class="quiet">{form.together === "yes" ? "refused if they do not fit" : ""}</span>
         </div>
+        <div class="choice">
+          <span class="field-label">Empty hosts</span>
+          <Segmented label="Empty hosts" options={[["leave", "leave"], ["longer", "again, longer"]]} value={form.emptyHosts} onChange={(emptyHosts) => onChange({ emptyHosts })} />
+        </div>
+        <div class="choice">
+          <span class="field-label">Bare names</span>
+          <Segmented label="Bare names" options={[["hosts", "hosts"], ["tpus", "Cloud TPUs"]]} value={form.bareNames} onChange={(bareNames) => onChange({ bareNames })} />
+        </div>
         <div class="field-row">
           <Field label="Delay" class="delay" error={errors.delayMs ?? null} hint="until every host starts">
             <span class="with-unit">
@@ -124,6 +132,15 @@ export function RequestFields(props: {
             </span>
           </Field>
         </div>
+        <Field label="Time to send" class="delay" error={errors.timeoutMs ?? null} hint="beyond delay and window, per host">
+          <span class="with-unit">
+            <input {...bind("timeoutMs")} inputMode="numeric" />
+            <small>ms</small>
+          </span>
+        </Field>
+        <Field label="Tracer options" error={errors.options ?? null} hint={<>of TPU and GPU tracers, one a line, as in <code>tpu_trace_mode=TRACE_COMPUTE</code>; the nearest known one is named where one is not</>}>
+          <textarea {...bind("options")} rows={2} class="mono" spellcheck={false} />
+        </Field>
         <Field label="Requested by" error={errors.requestedBy ?? null} hint="kept with the capture; a proxy that knows who you are goes before it">
           <input {...bind("requestedBy")} autocomplete="username" />
         </Field>
@@ -148,19 +165,28 @@ function sizeText(size: SizeEstimate | null, hasLookups: boolean): string {
 }
 
 export function Preflight({ form }: { form: RequestForm }) {
-  const targets = guessTargets(form.targets);
+  const targets = guessTargets(form.targets, form.bareNames);
   const wrong = targets.filter((target) => target.problem !== null).length;
   const [report, setReport] = useState<DoctorReport | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
+  const [probe, setProbe] = useState(false);
   // What was found of other targets says nothing of these.
-  useEffect(() => setReport(null), [form.targets]);
+  useEffect(() => setReport(null), [form.targets, form.bareNames, form.lengthKind, form.durationMs]);
 
   const check = async (): Promise<void> => {
     setBusy(true);
     setProblem(null);
     try {
-      setReport(await api.doctor(splitTargets(form.targets)));
+      const length = form.lengthKind === "time" ? Number(form.durationMs) : NaN;
+      setReport(
+        await api.doctor({
+          targets: splitTargets(form.targets),
+          is_tpu_name: form.bareNames === "tpus",
+          probe,
+          ...(Number.isInteger(length) && length > 0 ? { duration_ms: length } : {}),
+        }),
+      );
     } catch (cause) {
       setProblem(asServiceError(cause).message);
     }
@@ -175,6 +201,9 @@ export function Preflight({ form }: { form: RequestForm }) {
         {report === null && wrong > 0 && <span class="badge tone-err">{wrong} wrong</span>}
         {report !== null && <span class={`badge tone-${ready === report.targets.length ? "ok" : "err"}`}>{ofTotal(ready, report.targets.length)} ready</span>}
         <span class="spring" />
+        <label class="inline-check">
+          <input type="checkbox" checked={probe} onInput={(event) => setProbe(event.currentTarget.checked)} /> capture 100 ms
+        </label>
         <button type="button" class="button" disabled={busy || wrong > 0 || targets.length === 0} onClick={() => void check()}>
           {busy ? "Checking" : "Check now"}
         </button>
@@ -250,6 +279,11 @@ function Found({ report }: { report: DoctorReport }) {
 
 function foundOf(target: DoctorTarget): string {
   const trouble = target.checks.filter((check) => check.state === "failed" || check.state === "warning");
-  if (trouble.length > 0) return trouble.map((check) => (check.fix ? `${check.detail}; ${check.fix}` : check.detail)).join(". ");
+  if (trouble.length > 0) return sentences(trouble.map((check) => (check.fix ? `${check.detail}; ${check.fix}` : check.detail)));
   return target.round_trip_ms === null ? target.kind : `${target.kind}, ${target.round_trip_ms.toFixed(1)} ms away`;
+}
+
+/** One after the other; a question has its mark already. */
+function sentences(parts: readonly string[]): string {
+  return parts.map((part, i) => (i === parts.length - 1 || /[.?!]$/.test(part) ? part : `${part}.`)).join(" ");
 }

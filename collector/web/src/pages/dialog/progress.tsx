@@ -172,7 +172,7 @@ export function Progress({ progress }: { progress: CaptureProgress }) {
             <tr key={host.target} class={host.state === "failed" ? "failed-row" : ""} data-host-state={host.state}>
               <td class="strong cut" title={host.target}>{hostName(host)}</td>
               <td><HostState host={host} /></td>
-              <td class="num">{host.attempts > 0 ? ofTotal(host.attempts, capture.attempts) : ""}</td>
+              <td class="num">{attemptsText(host.attempts, capture.attempts)}</td>
               <td class="gantt-cell"><Gantt spans={spans[at] ?? []} horizon={horizon} /></td>
               <td class="num">{host.bytes ? <Size bytes={host.bytes} /> : hasEnded(host) ? <span class="quiet">none</span> : ""}</td>
               <td><HostAnalysis host={host} /></td>
@@ -197,6 +197,12 @@ const LEGEND: readonly (readonly [string, string])[] = [
   ["store", "store"],
   ["failed", "failed"],
 ];
+
+/** A busy host is asked more often than it may be tried, and a repeated capture counts on. */
+export function attemptsText(begun: number, allowed: number): string {
+  if (begun === 0) return "";
+  return begun > allowed ? String(begun) : ofTotal(begun, allowed);
+}
 
 function Size({ bytes }: { bytes: number }) {
   const { value, unit } = fileSize(bytes);

@@ -20,6 +20,13 @@ export interface RequestForm {
   /** What one host's profile is taken for, in MB; empty: as in the run's last capture. */
   readonly hostMb: string;
   readonly requestedBy: string;
+  /** What a host gets beyond delay and window, to collect and send. */
+  readonly timeoutMs: string;
+  readonly emptyHosts: "leave" | "longer";
+  /** What a target without a port is. */
+  readonly bareNames: "hosts" | "tpus";
+  /** The tracers' own, `key=value`, one a line. */
+  readonly options: string;
 }
 
 export const EMPTY_FORM: RequestForm = {
@@ -39,6 +46,10 @@ export const EMPTY_FORM: RequestForm = {
   together: "no",
   hostMb: "",
   requestedBy: "",
+  timeoutMs: "60000",
+  emptyHosts: "leave",
+  bareNames: "hosts",
+  options: "",
 };
 
 export interface TargetGuess {
@@ -49,7 +60,8 @@ export interface TargetGuess {
   readonly isLookup: boolean;
 }
 
-const MAX_EXPANSION = 4096;
+/** As many as the service takes. */
+const MAX_EXPANSION = 100_000;
 // A bracket keeps its commas and blanks: `w-[0,2-5]:9999` is one item.
 const ITEM = /(?:\[[^\][]*\]|[^\s,])+/g;
 
@@ -59,14 +71,23 @@ const LOOKUP = /^(?:dns|k8s|jobset|tpu):(?![\d,[\]-]*$)/i;
 export const splitTargets = (text: string): string[] => text.match(ITEM) ?? [];
 
 /** The distinct addresses that a list names, its ranges opened. */
-export function guessTargets(text: string): TargetGuess[] {
-  const addresses = splitTargets(text).flatMap((item) =>
-    LOOKUP.test(item) ? [item] : expand(withPort(item).replace(/^grpc:\/\//i, "").replace(/\/$/, "")),
-  );
-  return [...new Set(addresses)].map((address) => {
-    const isLookup = LOOKUP.test(address);
-    return { address, problem: isLookup ? null : problemOf(address), isLookup };
+export function guessTargets(text: string, bareNames: RequestForm["bareNames"] = "hosts"): TargetGuess[] {
+  const isLookup = (item: string): boolean => LOOKUP.test(item) || (bareNames === "tpus" && !item.includes(":"));
+  const addresses = splitTargets(text).flatMap((item) => {
+    if (isLookup(item)) return [item];
+    const worker = bareNames === "tpus" ? ofTpuWorker(item) : item;
+    return expand(withPort(worker).replace(/^grpc:\/\//i, "").replace(/\/$/, ""));
   });
+  return [...new Set(addresses)].map((address) =>
+    isLookup(address) ? { address, problem: null, isLookup: true } : { address, problem: problemOf(address), isLookup: false },
+  );
+}
+
+/** A TPU's worker is profiled at 8466, wherever its runtime is named. */
+function ofTpuWorker(item: string): string {
+  const worker = /^grpc:\/\/(.*?)(?::(\d+))?\/?$/i.exec(item);
+  if (!worker) return item;
+  return `${worker[1]}:${worker[2] === undefined || worker[2] === "8470" ? "8466" : worker[2]}`;
 }
 
 /** `agent://host` has the agent's own port unless it names another. */
@@ -117,7 +138,7 @@ export function checkForm(form: RequestForm): FormErrors {
   const note = (field: keyof RequestForm, problem: string | null): void => {
     if (problem !== null) errors[field] = problem;
   };
-  const targets = guessTargets(form.targets);
+  const targets = guessTargets(form.targets, form.bareNames);
   const bad = targets.find((target) => target.problem !== null);
   if (targets.length === 0) note("targets", "At least one target, as in w-0:9999.");
   else if (bad) note("targets", `${bad.address}: ${bad.problem}.`);
@@ -128,6 +149,9 @@ export function checkForm(form: RequestForm): FormErrors {
   else note("steps", wholeNumber(form.steps, 1, 100_000, "steps"));
   note("delayMs", wholeNumber(form.delayMs, 0, 600_000, "ms"));
   if (form.hostMb.trim() !== "") note("hostMb", wholeNumber(form.hostMb, 1, 2147, "MB"));
+  note("timeoutMs", wholeNumber(form.timeoutMs, 1, 3_600_000, "ms"));
+  const line = optionLines(form).find((one) => !/^[^=\s]+\s*=/.test(one));
+  note("options", line ? `${line} is not key=value.` : null);
   if (form.requestedBy.length > 200) note("requestedBy", "At most 200 characters.");
   note("attempts", wholeNumber(form.attempts, 1, 20, "attempts"));
   if (form.quorumKind === "count" && !/^\d+%?$/.test(form.quorumCount.trim())) {
@@ -144,6 +168,24 @@ export function labelsOf(form: RequestForm): Record<string, string> {
   }
   if (form.run.trim()) labels["run"] = form.run.trim();
   return labels;
+}
+
+const optionLines = (form: RequestForm): string[] => form.options.split("\n").map((line) => line.trim()).filter((line) => line !== "");
+
+/** A value as its text looks: `true`, `12`, else a text; `"12"` is a text too. */
+function optionValue(text: string): boolean | number | string {
+  if (/^(true|false)$/i.test(text)) return text.toLowerCase() === "true";
+  if (/^-?\d+$/.test(text) && Number.isSafeInteger(Number(text))) return Number(text);
+  return /^"(.*)"$/.exec(text)?.[1] ?? text;
+}
+
+export function tracerOptions(form: RequestForm): Record<string, boolean | number | string> {
+  return Object.fromEntries(
+    optionLines(form).map((line) => {
+      const at = line.indexOf("=");
+      return [line.slice(0, at).trim(), optionValue(line.slice(at + 1).trim())];
+    }),
+  );
 }
 
 export const quorumOf = (form: RequestForm): string =>
@@ -164,6 +206,10 @@ export function toRequest(form: RequestForm): CaptureRequest {
     ...(form.together === "yes" ? { synchronized: true } : {}),
     ...(form.hostMb.trim() ? { expected_host_bytes: Number(form.hostMb) * 1e6 } : {}),
     ...(form.requestedBy.trim() ? { requested_by: form.requestedBy.trim() } : {}),
+    ...(form.timeoutMs === EMPTY_FORM.timeoutMs ? {} : { timeout_ms: Number(form.timeoutMs) }),
+    ...(form.emptyHosts === "longer" ? { retry_empty: true } : {}),
+    ...(form.bareNames === "tpus" ? { is_tpu_name: true } : {}),
+    ...(optionLines(form).length > 0 ? { advanced_configuration: tracerOptions(form) } : {}),
   };
 }
 
@@ -201,6 +247,10 @@ function optionsOf(form: RequestForm): string[] {
     Number(form.delayMs) > 0 ? `--delay ${Number(form.delayMs)}ms` : "",
     form.together === "yes" ? "--synchronized" : "",
     form.hostMb.trim() ? `--expected-host-bytes ${Number(form.hostMb) * 1e6}` : "",
+    form.timeoutMs === EMPTY_FORM.timeoutMs ? "" : `--timeout ${Number(form.timeoutMs)}ms`,
+    form.emptyHosts === "longer" ? "--retry-empty" : "",
+    form.bareNames === "tpus" ? "--is-tpu-name" : "",
+    ...Object.entries(tracerOptions(form)).map(([key, value]) => `--option ${quote(`${key}=${value}`)}`),
   ].filter((option) => option !== "");
   return options.length > 0 ? [options.join(" ")] : [];
 }
