@@ -18,7 +18,7 @@ from podscope_collector.captures.response import ResponseError, unwrap
 from podscope_collector.captures.statement import Statement, statement_of
 from podscope_collector.captures.states import ReasonCode
 from podscope_collector.errors import InputNotFoundError
-from podscope_collector.storage import PROFILE_FOLDER, Storage, StoredFile
+from podscope_collector.storage import PROFILE_FOLDER, Storage, StorageError, StoredFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +182,15 @@ class Keeper:
     def _reject(
         self, content: bytes | memoryview, host: str, address: str, problem: str
     ) -> Failure:
-        stored = self.storage.put_derived("rejected", self.session, host, content)
+        try:
+            stored = self.storage.put_derived("rejected", self.session, host, content)
+            kept = f"they are kept in {stored.path}"
+        except StorageError as error:
+            kept = f"they are not kept: {error}"
         return Failure(
             ReasonCode.CORRUPT,
             NextStep.RETRY,
-            f"{address} sent bytes that are no profile ({problem}); they are kept in {stored.path}",
+            f"{address} sent bytes that are no profile ({problem}); {kept}",
         )
 
     def _written_by_server(self, host: str, address: str) -> Kept | Failure:
@@ -196,7 +200,8 @@ class Keeper:
             if "/" not in name and self.storage.has_xspace(self.session, name):
                 path = self.storage.xspace_path(self.session, name)
                 kept = self.keep_xspace(self.storage.load(path), host, address)
-                if name != host:
+                if name != host or isinstance(kept, Failure):
+                    # Whoever reads the folder would meet it twice, or meet what is no profile.
                     self.storage.delete([path])
                 return kept
         return Failure(

@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 from tests.integration.object_server import PAGE, ObjectServer, serving
 
+from podscope_agent.simulator import Pod, build_xspace
 from podscope_collector import schema
 from podscope_collector.app import create_app
 from podscope_collector.captures import services
+from podscope_collector.captures.keeping import Keeper, Kept
 from podscope_collector.captures.models import Trigger
+from podscope_collector.captures.reasons import Failure
 from podscope_collector.captures.request import parse_request
-from podscope_collector.captures.states import HostState
+from podscope_collector.captures.states import HostState, ReasonCode
 from podscope_collector.db import Database
 from podscope_collector.errors import InputNotFoundError
 from podscope_collector.runtime import Runtime
@@ -192,3 +195,31 @@ def test_a_bucket_without_credentials_says_which_variables_name_them(
         with pytest.raises(StorageError, match=variable) as caught:
             storage.list_sessions()
     assert "\n" not in str(caught.value)
+
+
+def test_what_a_server_wrote_to_the_bucket_itself_is_picked_up_checked_and_counted(
+    cloud: ObjectServer,
+) -> None:
+    keeper = Keeper(Storage(f"{cloud.url}/team"), "s1")
+    assert keeper.repository_root == f"{cloud.url}/team/plugins/profile"
+    folder = "team/plugins/profile/s1"
+    profile = build_xspace(Pod("cpu", 1, 2), 0)
+    # An address as it is sent to servers, and what these make a file name of.
+    cloud.objects[f"{folder}/w0_9999.xplane.pb"] = profile
+    cloud.objects[f"{folder}/w1_9999.xplane.pb"] = profile[:-1]
+    kept = keeper.keep(b"", host="w0_9999", address="w0:9999")
+    lost = keeper.keep(b"", host="w1_9999", address="w1:9999")
+    absent = keeper.keep(b"", host="w2_9999", address="w2:9999")
+    assert isinstance(kept, Kept)
+    assert (kept.file.size, kept.file.sha256) == (
+        len(profile),
+        hashlib.sha256(profile).hexdigest(),
+    )
+    assert isinstance(lost, Failure)
+    assert lost.reason is ReasonCode.CORRUPT
+    assert isinstance(absent, Failure)
+    assert absent.reason is ReasonCode.UNIMPLEMENTED
+    assert cloud.objects == {
+        f"{folder}/w0_9999.xplane.pb": profile,
+        "team/.podscope/rejected/s1/w1_9999": profile[:-1],
+    }

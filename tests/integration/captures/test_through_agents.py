@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from tests.integration import object_server
 
 from podscope_agent.delivery import Delivery
 from podscope_agent.guard import Budget, OverheadGuard
@@ -94,14 +95,14 @@ async def serving(services: dict[str, dict[str, Any]]) -> AsyncIterator[str]:
 @asynccontextmanager
 async def agent(
     *targets: str,
-    root: Path | None = None,
+    root: str | None = None,
     token: str | None = None,
     limit_bytes: int = methods.MAX_MESSAGE_BYTES,
     **budget: Any,
 ) -> AsyncIterator[str]:
     live = LiveFigures("h0", [])
     spool = ResultSpool(None, 64 << 20, 60)
-    repository = Repository([] if root is None else [str(root)])
+    repository = Repository([] if root is None else [root])
     session = HostSession(TargetInventory(targets), guard=OverheadGuard(Budget(**budget)))
     captures = HostCaptures(session, spool, repository, limit_bytes)
     service = OwnService("h0", {}, session, captures, live, spool, repository)
@@ -208,14 +209,28 @@ def test_a_fetch_goes_on_where_the_connection_broke(tmp_path: Path) -> None:
     assert stored(Storage(str(tmp_path)), host) == space
 
 
-def test_an_agent_that_may_write_to_the_storage_sends_no_byte_of_it(tmp_path: Path) -> None:
+@pytest.fixture(params=["folder", "s3", "gs"])
+def root(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """Of a storage that the agent and the collector share."""
+    if request.param == "folder":
+        yield str(tmp_path)
+        return
+    with object_server.serving(request.param, tmp_path) as bucket:
+        for name, text in bucket.variables.items():
+            monkeypatch.setenv(name, text)
+        yield f"{bucket.url}/team"
+
+
+def test_an_agent_that_may_write_to_the_storage_sends_no_byte_of_it(root: str) -> None:
     space = xspace(2_000_000)
     answer = wire.ProfileResponse(xspace=space).SerializeToString()
     sent = 0
 
     async def scenario() -> CaptureOutcome:
         nonlocal sent
-        async with profiler(lambda _: answer) as target, agent(target, root=tmp_path) as address:
+        async with profiler(lambda _: answer) as target, agent(target, root=root) as address:
             host, _, port = address.rpartition(":")
 
             async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -236,13 +251,13 @@ def test_an_agent_that_may_write_to_the_storage_sends_no_byte_of_it(tmp_path: Pa
 
             server = await asyncio.start_server(handle, "127.0.0.1", 0)
             way = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            outcome = await capture(way, Storage(str(tmp_path)))
+            outcome = await capture(way, Storage(root))
             server.close()
             return outcome
 
     (host,) = asyncio.run(scenario()).hosts
     assert (host.state, host.transfer) == (HostState.DONE, "direct")
-    assert stored(Storage(str(tmp_path)), host) == space
+    assert stored(Storage(root), host) == space
     assert 0 < sent < 20_000
 
 
@@ -263,7 +278,7 @@ def test_a_profile_above_the_limit_of_a_message_is_a_file_of_each_process(
                 await stack.enter_async_context(profiler(answering(answer))) for answer in answers
             ]
             address = await stack.enter_async_context(
-                agent(*targets, root=tmp_path if is_direct else None, limit_bytes=PARTS_LIMIT)
+                agent(*targets, root=str(tmp_path) if is_direct else None, limit_bytes=PARTS_LIMIT)
             )
             return await capture(address, Storage(str(tmp_path)), told.append)
 

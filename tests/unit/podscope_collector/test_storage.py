@@ -1,5 +1,7 @@
 import hashlib
 import re
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -133,3 +135,39 @@ def test_a_file_of_many_blocks_is_whole_and_its_digest_right(tmp_path: Path) -> 
     assert stored.sha256 == hashlib.sha256(content[7:]).hexdigest()
     assert (tmp_path / stored.path).read_bytes() == content[7:]
     assert list((tmp_path / ".podscope" / "tmp").iterdir()) == []
+
+
+_FULL_DISK = """
+import resource, sys
+from podscope_collector.captures.keeping import Keeper
+from podscope_collector.captures.reasons import Failure
+from podscope_collector.storage import Storage, StorageError
+
+# As on a full disk, a file takes some of the bytes and no more.
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+storage = Storage(sys.argv[1])
+storage.put_xspace("s", "small", bytes(1 << 20))
+try:
+    storage.put_xspace("s", "large", bytes((1 << 20) + 1))
+except StorageError as error:
+    print(error)
+result = Keeper(storage, "s").keep_xspace(b"\\x0a" + bytes(2 << 20), "damaged", "h:1")
+assert isinstance(result, Failure)
+print(result.reason, result.message)
+"""
+
+
+def test_a_disk_that_fills_up_leaves_what_is_whole_and_nothing_else(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _FULL_DISK, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    full, damaged = done.stdout.splitlines()
+    assert full.startswith("cannot write plugins/profile/s/large.xplane.pb to")
+    assert damaged.startswith("corrupt h:1 sent bytes that are no profile")
+    assert "they are not kept: cannot write .podscope/rejected/s/damaged" in damaged
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert [(file.name, file.stat().st_size) for file in files] == [("small.xplane.pb", 1 << 20)]
