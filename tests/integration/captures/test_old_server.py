@@ -3,12 +3,15 @@
 import asyncio
 import os
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 import pytest
+from tests.integration import object_server
 from tests.integration.captures.test_real_profilers import free_ports
 
 from podscope_analyzers.xspace import verify
@@ -20,16 +23,10 @@ from podscope_collector.storage import Storage
 from podscope_protos.methods import PROFILE
 from podscope_protos.v1 import profiler_service_pb2 as wire
 
-OLD_PYTHON = os.environ.get("PODSCOPE_OLD_TENSORFLOW")
-"""A Python that has TensorFlow 2.4, which no Python has that podscope runs on."""
+# The last Python that TensorFlow 2.15 runs on, and the next that a TensorFlow of that age has.
+_INSTALLED = {"3.11": "tensorflow-cpu==2.15.1", "3.12": "tensorflow-cpu==2.16.2"}
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        OLD_PYTHON is None, reason="set PODSCOPE_OLD_TENSORFLOW to a Python with TensorFlow 2.4"
-    ),
-]
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 _SERVER = """
 import sys, time
@@ -45,12 +42,45 @@ while True:
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
+def old_python() -> Iterator[str]:
+    """A Python with a TensorFlow from before servers knew ``emit_xspace``.
+
+    ``PODSCOPE_OLD_TENSORFLOW`` names one that is there; else one is installed for the tests.
+    """
+    named = os.environ.get("PODSCOPE_OLD_TENSORFLOW")
+    if named:
+        yield named
+        return
+    uv = [sys.executable, "-m", "uv"]
+    kept = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    others = (str(path) for path in sorted(Path.home().glob(".pyenv/versions/3.1[12]*/bin")))
+    kept["PATH"] = os.pathsep.join([kept.get("PATH", ""), *others])
+    # Not pytest's own folder, which outlives the tests: this one has a gigabyte.
+    with tempfile.TemporaryDirectory() as folder:
+        python = str(Path(folder) / "bin" / "python")
+        told = ""
+        for version, tensorflow in _INSTALLED.items():
+            make = [*uv, "venv", "--quiet", "--clear", "--no-python-downloads", "--no-project"]
+            install = [*uv, "pip", "install", "--quiet", "--python", python, tensorflow]
+            for command in ([*make, "--python", version, folder], install):
+                done = subprocess.run(
+                    command, capture_output=True, text=True, check=False, env=kept
+                )
+                if done.returncode:
+                    told = (done.stderr.strip() or "failed").splitlines()[-1]
+                    break
+            else:
+                yield python
+                return
+        pytest.skip(f"no old TensorFlow can be installed here: {told[:160]}")
+
+
+@pytest.fixture(scope="module")
+def address(old_python: str) -> Iterator[str]:
     (port,) = free_ports(1)
-    assert OLD_PYTHON is not None
     kept = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
     with subprocess.Popen(
-        [OLD_PYTHON, "-c", _SERVER, str(port)],
+        [old_python, "-c", _SERVER, str(port)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -105,3 +135,33 @@ def test_what_it_wrote_to_the_shared_folder_is_picked_up(address: str, tmp_path:
     content = storage.read_xspace(outcome.session, host.host)
     assert verify(content).events > 0
     assert (tmp_path / stored.path).stat().st_mtime >= began - 1
+
+
+def test_without_the_same_disk_its_profile_is_out_of_reach_and_the_message_says_why(
+    address: str, tmp_path: Path
+) -> None:
+    # It cannot reach the bucket, so that nothing is written for it there.
+    with object_server.serving("s3", tmp_path) as bucket, pytest.MonkeyPatch.context() as patch:
+        for name, text in bucket.variables.items():
+            patch.setenv(name, text)
+        _, outcome = captured(address, f"{bucket.url}/team")
+        assert not [key for key in bucket.objects if key.endswith(".pb")]
+    (host,) = outcome.hosts
+    assert (host.state, host.grpc_code) == (HostState.FAILED, "INTERNAL")
+    assert "s3" in (host.message or "")
+
+
+def test_a_window_and_a_capture_meanwhile_are_as_with_todays_servers(
+    address: str, tmp_path: Path
+) -> None:
+    async def both() -> list[tuple[Storage, CaptureOutcome]]:
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(asyncio.to_thread(captured, address, str(tmp_path / "a")))
+            await asyncio.sleep(0.2)
+            second = group.create_task(asyncio.to_thread(captured, address, str(tmp_path / "b")))
+        return [first.result(), second.result()]
+
+    for storage, outcome in asyncio.run(both()):
+        (host,) = outcome.hosts
+        assert host.state is HostState.DONE, host.message
+        assert verify(storage.read_xspace(outcome.session, host.host)).events > 0
