@@ -1,8 +1,28 @@
 import { describe, expect, test } from "vitest";
 
 import { routeOf } from "../src/app";
-import type { Capture, Comparison, Table } from "../src/api/types";
-import { categoryChanges, defaultPair, density, hostChanges, rowChanges, rowTables, stepTime, total } from "../src/tools/compare";
+import type { AskedPair, Capture, Comparison, Table, ToolResult } from "../src/api/types";
+import { comparisonRoute } from "../src/api/client";
+import {
+  categoryChanges,
+  defaultPair,
+  density,
+  hostChanges,
+  isSameSide,
+  ownWorkChange,
+  ownWorkOf,
+  pairQuery,
+  rowChanges,
+  rowTables,
+  stepDurations,
+  stepRange,
+  stepRowChanges,
+  stepTime,
+  total,
+  typedSteps,
+} from "../src/tools/compare";
+import { comparisonOfHosts, comparisonOfSteps } from "../src/tools/pages";
+import { typicalHost, type Unit } from "../src/tools/pod";
 
 const table = (ids: readonly string[], rows: Table["rows"], units: Readonly<Record<string, string>> = {}): Table => ({
   columns: ids.map((id) => ({ id, label: id, type: "string", unit: units[id] ?? "" })),
@@ -81,5 +101,87 @@ describe("comparisons", () => {
     expect(defaultPair(list, "3")).toEqual({ base: "2", other: "3" });
     expect(defaultPair([], null)).toEqual({ base: null, other: null });
     expect(routeOf("/compare").page).toBe("compare");
+  });
+});
+
+describe("hosts and ranges of steps", () => {
+  const pair: AskedPair = {
+    base: { capture: "a", host: "w/0", steps: "0-3" },
+    other: { capture: "b", host: null, steps: "4-7" },
+  };
+
+  test("what is asked is the service's query, and the page's", () => {
+    expect(comparisonRoute(pair, "hlo_stats")).toBe("/captures/b/tools/hlo_stats/diff?base=a&base_host=w%2F0&steps=4-7&base_steps=0-3");
+    expect(pairQuery(pair)).toEqual({ base: "a", capture: "b", base_host: "w/0", host: null, base_steps: "0-3", steps: "4-7" });
+    expect(isSameSide(pair.base, pair.base)).toBe(true);
+    expect(isSameSide(pair.base, { ...pair.base, steps: null })).toBe(false);
+  });
+
+  test.each([
+    ["3-7", "3-7"],
+    [" 3 to 7 ", "3-7"],
+    ["3\u20137", "3-7"],
+    ["3..7", "3-7"],
+    ["5", "5"],
+    ["5-5", "5"],
+    ["", null],
+    ["All", null],
+    ["7-3", undefined],
+    ["x", undefined],
+    ["3-", undefined],
+  ])("%j is read as %j", (text, range) => expect(typedSteps(text)).toBe(range));
+
+  test("a range has a first and a last step", () => {
+    expect(stepRange("3-7")).toEqual([3, 7]);
+    expect(stepRange("5")).toEqual([5, 5]);
+    expect(stepRange(null)).toBeNull();
+  });
+
+  const result = (ids: readonly string[], rows: Table["rows"]): ToolResult => ({ result: { steps: table(ids, rows) } }) as unknown as ToolResult;
+
+  test("durations are those of the complete steps asked for", () => {
+    const steps = result(["step", "duration_us", "is_complete"], [[0, 9000, false], [1, 1000, true], [2, 2000, true], [3, 3000, true]]);
+    expect(stepDurations(steps)).toEqual([1, 2, 3]);
+    expect(stepDurations(steps, "2-9")).toEqual([2, 3]);
+  });
+
+  test("own work of a host is the mean of its cores in every step", () => {
+    const pod = result(["step", "host", "own_work_us"], [[2, "w0", 4000], [1, "w0", 1000], [1, "w0", 3000], [1, "w1", 9000]]);
+    expect(ownWorkOf(pod, "w0")).toEqual([2, 4]);
+    expect(ownWorkOf(pod, "w0", "2")).toEqual([4]);
+    expect(ownWorkOf(pod, "w9")).toEqual([]);
+    const ids = ["host", ...STEP];
+    const own = table(ids, [["w0", "own_work_us", "both", 1000, 2000, 1000, 1, 900, 1100, "significant", "us"]]);
+    expect(ownWorkChange(comparison({ steps: own }))).toMatchObject({ base: 1, other: 2, judgement: "significant" });
+    expect(ownWorkChange(comparison({}))).toBeNull();
+  });
+
+  test("of a tree the operations are the rows, of other tools the parts of a step", () => {
+    const tree = table(["name", "kind", "node", ...STEP.slice(0, 1), "label", ...STEP.slice(1)], [
+      ["by_program", "root", "", "self_time_us", "Self time", "both", 9, 9, 0, 0, 0, 0, "within_noise", "us"],
+      ["fusion.1", "op", "p/fusion.1", "self_time_us", "Self time", "both", 2, 3, 1, 0.5, 0.8, 1.2, "significant", "us"],
+    ]);
+    const ops = stepRowChanges(tree);
+    expect([ops.unit, ops.rows.length]).toEqual(["us", 1]);
+    expect(ops.rows[0]).toMatchObject({ name: "fusion.1", base: 2, other: 3, change: 1, judgement: "significant" });
+    const parts = table(["host", "measure", "label", ...STEP.slice(1)], [["w0", "input_us", "Input", "both", 2, 3, 1, 0.5, 0, 2, "within_noise", "us"]]);
+    expect(stepRowChanges(parts).rows[0]).toMatchObject({ name: "Input", about: "w0", judgement: "within_noise" });
+  });
+
+  test("links lead from hosts and steps to their comparison", () => {
+    const capture = { id: "a", summary: { slow_host: "w1" } } as unknown as Capture;
+    expect(comparisonOfHosts(capture, ["w0", "w1", "w2"])).toBe("/compare?base=a&capture=a&base_host=w0&host=w1");
+    expect(comparisonOfHosts({ id: "a", summary: null } as unknown as Capture, ["w0", "w1"])).toBe("/compare?base=a&capture=a&base_host=w0&host=w1");
+    const steps = ["1", "2", "3", "4", "5", "6", "7"];
+    expect(comparisonOfSteps("a", steps, null)).toBe("/compare?base=a&capture=a&base_steps=1-3&steps=4-7");
+    expect(comparisonOfSteps("a", steps, "5")).toBe("/compare?base=a&capture=a&base_steps=1-4&steps=5-7");
+    expect(comparisonOfSteps("a", steps, "2")).toBeNull();
+    expect(comparisonOfSteps("a", steps.slice(0, 5), null)).toBeNull();
+  });
+
+  test("a host is compared with one of median own work", () => {
+    const units = [["w0", 5], ["w1", 9], ["w2", 1], ["w3", 4]].map(([host, ownMs]) => ({ host, ownMs }) as unknown as Unit);
+    expect(typicalHost(units, "w1")?.host).toBe("w3");
+    expect(typicalHost(units.slice(1, 2), "w1")).toBeNull();
   });
 });

@@ -1,5 +1,5 @@
 /** Calls of the service. Every failure is a `ServiceError` whose message says what to do. */
-import type { Capture, CaptureRequest, Comparison, DoctorReport, DoctorRequest, Host, Schedule, Tool, ToolResult } from "./types";
+import type { AskedPair, Capture, CaptureRequest, Comparison, DoctorReport, DoctorRequest, Host, Schedule, Tool, ToolResult } from "./types";
 
 const BASE = "/api/v1";
 
@@ -71,8 +71,7 @@ export const api = {
     call(`/captures/${segment(id)}/tools`, signal ? { signal } : {}),
   tool: (id: string, tool: string, host: string | null, signal?: AbortSignal, parameters: Readonly<Record<string, string>> = {}): Promise<ToolResult> =>
     call(withParameters(toolRoute(id, tool, host), parameters), signal ? { signal } : {}),
-  compare: (base: string, other: string, tool: string, signal?: AbortSignal): Promise<Comparison> =>
-    call(`/captures/${segment(other)}/tools/${segment(tool)}/diff?base=${segment(base)}`, signal ? { signal } : {}),
+  compare: (pair: AskedPair, tool: string, signal?: AbortSignal): Promise<Comparison> => call(comparisonRoute(pair, tool), signal ? { signal } : {}),
   start: (request: CaptureRequest): Promise<Capture> =>
     call("/captures", {
       method: "POST",
@@ -122,7 +121,14 @@ export function kernelUrl(id: string, host: string | null, program: string, inst
   return `${downloadUrl(id, { tool: "graph_viewer", host, format: "xprof" })}&${asked.toString()}`;
 }
 
-export const comparisonUrl = (base: string, other: string, tool: string, table: string): string =>
-  `${BASE}/captures/${segment(other)}/tools/${segment(tool)}/diff?base=${segment(base)}&format=csv&table=${segment(table)}`;
+export function comparisonRoute({ base, other }: AskedPair, tool: string): string {
+  const asked = new URLSearchParams({ base: base.capture });
+  const parts = { host: other.host, base_host: base.host, steps: other.steps, base_steps: base.steps };
+  for (const [name, value] of Object.entries(parts)) if (value) asked.set(name, value);
+  return `/captures/${segment(other.capture)}/tools/${segment(tool)}/diff?${asked.toString()}`;
+}
+
+export const comparisonUrl = (pair: AskedPair, tool: string, table: string): string =>
+  `${BASE}${comparisonRoute(pair, tool)}&format=csv&table=${segment(table)}`;
 
 export const eventsUrl = (id: string): string => `${BASE}/captures/${segment(id)}/events`;

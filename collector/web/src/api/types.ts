@@ -228,6 +228,18 @@ export interface ComparedSide {
   readonly steps: readonly [number, number] | null;
 }
 
+/** One side of a comparison: a capture, all of its hosts or one, all of its steps or some ("3-7"). */
+export interface AskedSide {
+  readonly capture: string;
+  readonly host: string | null;
+  readonly steps: string | null;
+}
+
+export interface AskedPair {
+  readonly base: AskedSide;
+  readonly other: AskedSide;
+}
+
 /** What changed from the base to the other: docs/reference/comparisons.md. */
 export interface Comparison {
   readonly tool: string;

@@ -1,5 +1,5 @@
 /** Reads comparisons: what changed, in what order, and how sure that is. */
-import type { Capture, Cell, Comparison, Table, ToolResult } from "../api/types";
+import type { AskedPair, AskedSide, Capture, Cell, Comparison, Table, ToolResult } from "../api/types";
 import { runOf } from "../pages/captures/filter";
 import { categoryOf, type Category, CATEGORIES, stackOrder } from "./categories";
 import { fieldsOf, numberOf, records, textOf } from "./tables";
@@ -100,12 +100,86 @@ const scaled = (value: unknown): number | null => {
   return number === null ? null : number / 1000;
 };
 
-/** Durations of the complete steps of an overview, in milliseconds. */
-export function stepDurations(result: ToolResult): number[] {
-  const rows = records(fieldsOf(result.result)["steps"]);
-  const complete = rows.filter((row) => row["is_complete"] === true);
-  return (complete.length > 0 ? complete : rows).flatMap((row) => scaled(row["duration_us"]) ?? []);
+/** Durations of the complete steps of an overview, in milliseconds; of those asked for. */
+export function stepDurations(result: ToolResult, steps: string | null = null): number[] {
+  return completeSteps(result, steps).flatMap((row) => scaled(row["duration_us"]) ?? []);
 }
+
+function completeSteps(result: ToolResult, steps: string | null): Readonly<Record<string, unknown>>[] {
+  const range = stepRange(steps);
+  const rows = records(fieldsOf(result.result)["steps"]).filter((row) => {
+    const step = numberOf(row["step"]);
+    return range === null || (step !== null && range[0] <= step && step <= range[1]);
+  });
+  const complete = rows.filter((row) => row["is_complete"] === true);
+  return complete.length > 0 ? complete : rows;
+}
+
+/** Own work of a host in every step, in milliseconds: the mean of its cores, from the pod viewer's steps. */
+export function ownWorkOf(result: ToolResult, host: string, steps: string | null = null): number[] {
+  const byStep = new Map<number, number[]>();
+  for (const row of completeSteps(result, steps)) {
+    const [step, own] = [numberOf(row["step"]), scaled(row["own_work_us"])];
+    if (row["host"] === host && step !== null && own !== null) byStep.set(step, [...(byStep.get(step) ?? []), own]);
+  }
+  return [...byStep].sort(([a], [b]) => a - b).map(([, own]) => own.reduce((sum, one) => sum + one, 0) / own.length);
+}
+
+/** The first and the last step of an overview; null without steps. */
+export function stepBounds(result: ToolResult): readonly [number, number] | null {
+  const numbers = completeSteps(result, null).flatMap((row) => numberOf(row["step"]) ?? []);
+  return numbers.length > 0 ? [Math.min(...numbers), Math.max(...numbers)] : null;
+}
+
+/** How the own work of one host changed to that of another, from the pod viewer's comparison of the two. */
+export function ownWorkChange(comparison: Comparison): StepChange | null {
+  return stepChanges(comparison).find((one) => one.measure === "own_work_us") ?? null;
+}
+
+/** First and last of "3-7" or "3"; null for all steps. */
+export function stepRange(steps: string | null): readonly [number, number] | null {
+  const found = /^(\d{1,9})(?:-(\d{1,9}))?$/.exec(steps ?? "");
+  return found ? [Number(found[1]), Number(found[2] ?? found[1])] : null;
+}
+
+/** A range of steps as the address has it, of what somebody typed; null for all, undefined for what is none. */
+export function typedSteps(text: string): string | null | undefined {
+  const found = /^\s*(\d{1,9})\s*(?:(?:-|\u2013|to|\.\.)\s*(\d{1,9})\s*)?$/.exec(text);
+  if (!found) return /^\s*(all)?\s*$/i.test(text) ? null : undefined;
+  const [first, last] = [Number(found[1]), Number(found[2] ?? found[1])];
+  if (last < first) return undefined;
+  return first === last ? String(first) : `${first}-${last}`;
+}
+
+/** Two whole captures. */
+export const ofWhole = (base: string, other: string): AskedPair => ({
+  base: { capture: base, host: null, steps: null },
+  other: { capture: other, host: null, steps: null },
+});
+
+export const isSameSide = (one: AskedSide, two: AskedSide): boolean => one.capture === two.capture && one.host === two.host && one.steps === two.steps;
+
+/** The query of the page that compares these. */
+export const pairQuery = ({ base, other }: AskedPair): Readonly<Record<string, string | null>> => ({
+  base: base.capture,
+  capture: other.capture,
+  base_host: base.host,
+  host: other.host,
+  base_steps: base.steps,
+  steps: other.steps,
+});
+
+/** Tools that tell steps apart. */
+export const LISTS_STEPS: ReadonlySet<string> = new Set([
+  "overview_page",
+  "pod_viewer",
+  "input_pipeline_analyzer",
+  "framework_op_stats",
+  "op_profile",
+  "hlo_stats",
+  "roofline_model",
+  "kernel_stats",
+]);
 
 /** A smooth density over `at`, by a Gaussian kernel of Silverman's width; its peak is 1. */
 export function density(values: readonly number[], at: readonly number[]): number[] {
@@ -172,6 +246,20 @@ export function rowChanges(table: Table): RowChanges {
       judgement: judgementOf(row[at("significance")]),
     })),
   };
+}
+
+/** Rows of a comparison of ranges of steps: times of operations, or of the parts of a step. */
+export function stepRowChanges(table: Table): RowChanges {
+  const ids = table.columns.map((column) => column.id);
+  const [measureAt, kindAt] = [ids.indexOf("measure"), ids.indexOf("kind")];
+  // Of a tree its leaves: categories and programs are sums of these.
+  const leaves = kindAt < 0 || kindAt > measureAt ? table.rows : table.rows.filter((row) => row[kindAt] === "op");
+  const rows = rowChanges({ columns: table.columns, rows: leaves }).rows.map((row, i): RowChange => {
+    const cells = leaves[i] as readonly Cell[];
+    const ofStep = cells[measureAt] !== "self_time_us";
+    return ofStep ? { ...row, name: String(cells[ids.indexOf("label")] ?? ""), about: measureAt > 0 ? String(cells[0] ?? "") : "", kind: "" } : row;
+  });
+  return { unit: String(leaves[0]?.[ids.indexOf("unit")] ?? ""), measure: "Time of a step", rows };
 }
 
 /** The tables of a comparison that list rows. */

@@ -1,6 +1,10 @@
 /** Where each tool stands in the rail, and the key that opens it. */
+import type { Capture } from "../api/types";
 import type { IconName } from "../components/icons";
 import { href } from "../url";
+
+/** Fewer steps have no spread to judge by. */
+const MIN_STEPS = 3;
 
 export type ToolGroup = "Where time goes" | "Ops" | "Memory" | "Serving";
 
@@ -41,6 +45,26 @@ export function placeOf(name: string, title?: string): ToolPlace {
 /** The page of a tool; host and step go along, what belongs to one page only stays behind. */
 export function toolPath(capture: string, tool: string): string {
   return `/captures/${encodeURIComponent(capture)}/${tool}`;
+}
+
+/** Two of a capture's hosts compared: the slow one with another, or the last with the first. */
+export function comparisonOfHosts(capture: Capture, hosts: readonly string[]): string {
+  const slow = capture.summary?.slow_host;
+  const other = slow && hosts.includes(slow) ? slow : hosts.at(-1);
+  const base = hosts.find((host) => host !== other);
+  return href("/compare", { base: capture.id, capture: capture.id, base_host: base, host: other });
+}
+
+/**
+ * The later steps of a capture compared with the earlier: from the chosen one on, or the second half.
+ * Null where a side would have too few steps to judge by.
+ */
+export function comparisonOfSteps(capture: string, steps: readonly string[], chosen: string | null): string | null {
+  const numbers = steps.map(Number).filter(Number.isInteger).sort((a, b) => a - b);
+  const at = chosen === null ? Math.floor(numbers.length / 2) : numbers.indexOf(Number(chosen));
+  if (at < MIN_STEPS || numbers.length - at < MIN_STEPS) return null;
+  const range = (from: number, to: number): string => `${numbers[from]}-${numbers[to]}`;
+  return href("/compare", { base: capture, capture, base_steps: range(0, at - 1), steps: range(at, numbers.length - 1) });
 }
 
 /** An instruction in its program's graph; null where no program is known. */

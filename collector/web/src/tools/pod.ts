@@ -96,6 +96,12 @@ export function overMedian(units: readonly Unit[]): Map<string, number> {
   return new Map(units.map((unit) => [unit.key, middle > 0 ? unit.ownMs / middle - 1 : 0]));
 }
 
+/** The host of median own work among the others; null where there is none. */
+export function typicalHost(units: readonly Unit[], host: string): Unit | null {
+  const others = units.filter((unit) => unit.host !== host).sort((a, b) => a.ownMs - b.ownMs);
+  return others[Math.floor(others.length / 2)] ?? null;
+}
+
 export interface LateHost {
   readonly host: string;
   readonly latenessMs: number | null;

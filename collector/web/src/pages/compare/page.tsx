@@ -1,75 +1,113 @@
-/** Two captures side by side: is the step slower, where the difference comes from, which rows changed. */
+/** Two captures, hosts or ranges of steps side by side: what is slower, where that comes from, which rows changed. */
 import { api } from "../../api/client";
 import { useResource } from "../../api/resource";
-import type { Capture, Comparison, ToolResult } from "../../api/types";
+import type { AskedPair, AskedSide, Comparison, ToolResult } from "../../api/types";
 import { allCaptures } from "../../captures-store";
 import { Failure, IconButton, Loading, NoData, Panel, Verdict } from "../../components/basics";
-import { Combobox } from "../../components/combobox";
 import { CopyLink } from "../../components/copy";
-import { change, fixed, ofTotal, plural, points, signed, significant } from "../../format/numbers";
-import { ago } from "../../format/time";
-import { categoryChanges, defaultPair, hostChanges, type Judgement, stepDurations, stepTime, total } from "../../tools/compare";
-import { toolPath } from "../../tools/pages";
-import { parameter, setQuery } from "../../url";
-import { runOf, startedAt } from "../captures/filter";
+import { change, fixed, plural, points, signed, significant } from "../../format/numbers";
+import {
+  categoryChanges,
+  defaultPair,
+  hostChanges,
+  isSameSide,
+  type Judgement,
+  LISTS_STEPS,
+  ownWorkChange,
+  ownWorkOf,
+  pairQuery,
+  type StepChange,
+  stepDurations,
+  stepTime,
+  total,
+} from "../../tools/compare";
+import { placeOf, toolPath } from "../../tools/pages";
+import { href, parameter, setQuery } from "../../url";
 import { HostChanges } from "./hosts";
 import { ChangedRows } from "./rows";
+import { SideChooser } from "./sides";
 import { StepTimes } from "./step-times";
 import { Waterfall } from "./waterfall";
 
-const MOST_CAPTURES = 50;
 const DEFAULT_TOOL = "op_profile";
 
 interface Found {
+  readonly pair: AskedPair;
   readonly overview: Comparison;
   readonly hosts: Comparison | null;
-  readonly results: readonly [ToolResult, ToolResult];
+  /** Times of every step of A and of B: of whole steps, or of the own work of single hosts. */
+  readonly times: readonly [readonly number[], readonly number[]];
 }
 
-async function load(base: string, other: string, abort: AbortSignal): Promise<Found> {
+/** Hosts of one job wait for each other, so their steps are equally long: their own work tells them apart. */
+const ofHosts = ({ base, other }: AskedPair): boolean => base.host !== null && other.host !== null;
+
+async function load(pair: AskedPair, abort: AbortSignal): Promise<Found> {
+  const tool = ofHosts(pair) ? "pod_viewer" : "overview_page";
+  const times = (side: AskedSide, result: ToolResult): readonly number[] =>
+    ofHosts(pair) ? ownWorkOf(result, side.host as string, side.steps) : stepDurations(result, side.steps);
   const [overview, hosts, before, after] = await Promise.all([
-    api.compare(base, other, "overview_page", abort),
-    api.compare(base, other, "pod_viewer", abort).catch(() => null),
-    api.tool(base, "overview_page", null, abort),
-    api.tool(other, "overview_page", null, abort),
+    api.compare(pair, "overview_page", abort),
+    api.compare(pair, "pod_viewer", abort).catch(() => null),
+    api.tool(pair.base.capture, tool, null, abort),
+    api.tool(pair.other.capture, tool, null, abort),
   ]);
-  return { overview, hosts, results: [before, after] };
+  return { pair, overview, hosts, times: [times(pair.base, before), times(pair.other, after)] };
+}
+
+function askedPair(): { base: AskedSide | null; other: AskedSide | null } {
+  const pair = defaultPair(allCaptures.value, parameter("capture"));
+  const [base, other] = [parameter("base") ?? pair.base, parameter("capture") ?? pair.other];
+  return {
+    base: base ? { capture: base, host: parameter("base_host"), steps: parameter("base_steps") } : null,
+    other: other ? { capture: other, host: parameter("host"), steps: parameter("steps") } : null,
+  };
 }
 
 export function ComparePage() {
   const captures = allCaptures.value;
-  const pair = defaultPair(captures, parameter("capture"));
-  const base = parameter("base") ?? pair.base;
-  const other = parameter("capture") ?? pair.other;
+  const { base, other } = askedPair();
+  const pair = base && other && !isSameSide(base, other) ? { base, other } : null;
+  const asksSteps = Boolean(base?.steps || other?.steps);
   const tool = parameter("tool") ?? DEFAULT_TOOL;
-  const key = base && other && base !== other ? `${base} ${other}` : null;
-  const found = useResource(key, (abort) => load(base as string, other as string, abort));
-  const rows = useResource(key && `${key} ${tool}`, (abort) => api.compare(base as string, other as string, tool, abort));
+  const key = pair && JSON.stringify(pair);
+  const found = useResource(key, (abort) => load(pair as AskedPair, abort));
+  const rows = useResource(key && `${key} ${tool}`, (abort) => api.compare(pair as AskedPair, tool, abort));
   const value = found.value.value;
+  const choose = (a: AskedSide | null, b: AskedSide | null): void => {
+    if (a && b) setQuery(pairQuery({ base: a, other: b }));
+    else setQuery({ base: a?.capture ?? null, capture: b?.capture ?? null });
+  };
   return (
     <>
       <header class="compare-bar">
-        <SideChooser letter="A" captures={captures} chosen={base} onChoose={(id) => setQuery({ base: id, capture: other })} />
-        <IconButton icon="swap" label="Swap A and B" onClick={() => setQuery({ base: other, capture: base })} />
-        <SideChooser letter="B" captures={captures} chosen={other} onChoose={(id) => setQuery({ base, capture: id })} />
+        <SideChooser letter="A" captures={captures} side={base} onChoose={(side) => choose(side, other)} />
+        <IconButton icon="swap" label="Swap A and B" onClick={() => choose(other, base)} />
+        <SideChooser letter="B" captures={captures} side={other} onChoose={(side) => choose(base, side)} />
         <span class="spring" />
         <CopyLink />
       </header>
       <div class="content" data-testid="comparison">
-        {key === null && <section class="panel"><NoData reasons={[]} fallback="Two captures with results are needed: choose A and B, or take another capture." /></section>}
+        {pair === null && (
+          <section class="panel">
+            <NoData reasons={[]} fallback={base && other ? "A and B are the same. Choose another capture, host or range of steps for one of them." : "Two captures with results are needed: choose A and B, or take another capture."} />
+          </section>
+        )}
         {found.error.value && <Failure error={found.error.value} retry={found.reload} />}
-        {key !== null && !value && !found.error.value && <Loading what="Comparing" />}
-        {value && <Steps found={value} other={other as string} />}
-        {key !== null && value?.overview.status === "ok" && (
+        {pair !== null && !value && !found.error.value && <Loading what="Comparing" />}
+        {value && <Steps found={value} />}
+        {pair !== null && value?.overview.status === "ok" && (
           <div class="compare-rows">
-            {rows.value.value ? (
-              <ChangedRows comparison={rows.value.value} tool={tool} base={base as string} other={other as string} />
+            {asksSteps && !LISTS_STEPS.has(tool) ? (
+              <ChangedRows comparison={null} tool={tool} pair={pair} asksSteps why={`${placeOf(tool).title} does not tell steps apart. Choose another tool, or all steps.`} />
+            ) : rows.value.value ? (
+              <ChangedRows comparison={rows.value.value} tool={tool} pair={pair} asksSteps={asksSteps} />
             ) : rows.error.value ? (
               <Failure error={rows.error.value} retry={rows.reload} />
             ) : (
               <Loading what="Comparing rows" />
             )}
-            {value.hosts?.status === "ok" && hostChanges(value.hosts).length > 0 && (
+            {value.hosts?.status === "ok" && !ofHosts(pair) && hostChanges(value.hosts).length > 0 && (
               <Panel title="Own work per host" subtitle="ms a step" tools={<span class="compare-legend"><span>○ A</span><span>● B</span></span>}>
                 <HostChanges hosts={hostChanges(value.hosts)} />
               </Panel>
@@ -81,61 +119,60 @@ export function ComparePage() {
   );
 }
 
-function SideChooser(props: { letter: string; captures: readonly Capture[]; chosen: string | null; onChoose: (id: string) => void }) {
-  const usable = props.captures.filter((capture) => capture.analysis?.state === "done" || capture.id === props.chosen);
-  const chosen = usable.find((capture) => capture.id === props.chosen);
-  const now = new Date();
-  const newest = new Map<string, Capture>();
-  for (const capture of usable) if (!newest.has(runOf(capture))) newest.set(runOf(capture), capture);
-  const ofRun = usable.filter((capture) => chosen && runOf(capture) === runOf(chosen)).slice(0, MOST_CAPTURES);
-  return (
-    <div class="compare-side">
-      <span class={`compare-letter ${props.letter === "B" ? "other" : ""}`}>{props.letter}</span>
-      <Combobox label="Run" value={chosen ? runOf(chosen) : ""} options={[...newest.keys()].map((run) => ({ value: run, text: run }))} onChange={(run) => props.onChoose((newest.get(run) as Capture).id)} />
-      <Combobox label="Capture" value={props.chosen ?? ""} options={ofRun.map((capture) => ({ value: capture.id, text: capture.session, note: ago(startedAt(capture), now) }))} onChange={props.onChoose} />
-      {chosen && <small>{chosen.summary?.step_count != null ? `${plural(chosen.summary.step_count, "step")}, ` : ""}{ofTotal(chosen.hosts_done, chosen.hosts_total)} hosts, {ago(startedAt(chosen), now)}</small>}
-    </div>
-  );
+const percentOf = (step: StepChange): string => (step.ratio === null ? "" : ` (${fixed(Math.abs(step.ratio) * 100, 1)}%)`);
+
+/** Whether one is slower, in the words of what is compared. */
+function clauseOf(pair: AskedPair, step: StepChange): string {
+  const size = `${significant(Math.abs(step.change))} ms${percentOf(step)}`;
+  const what = ofHosts(pair) ? "own work of A and B differs" : "steps of A and B differ";
+  if (step.judgement !== "significant") {
+    return `The ${what} by ${size}, ${step.judgement === "within_noise" ? "within noise" : "of too few steps to judge"}.`;
+  }
+  const host = pair.other.host;
+  if (!ofHosts(pair)) return `B is ${size} ${step.change > 0 ? "slower" : "faster"} per step.`;
+  return pair.base.host === host ? `${host} works ${size} ${step.change > 0 ? "longer" : "shorter"} per step in B.` : `${host} works ${size} ${step.change > 0 ? "longer" : "shorter"} per step than ${pair.base.host}.`;
 }
 
-function Steps({ found, other }: { found: Found; other: string }) {
-  const { overview } = found;
+function Steps({ found }: { found: Found }) {
+  const { overview, pair, hosts } = found;
   if (overview.status !== "ok") {
-    return <section class="panel"><NoData reasons={overview.reasons} fallback="These captures cannot be compared." /></section>;
+    return <section class="panel"><NoData reasons={overview.reasons} fallback="These cannot be compared." /></section>;
   }
-  const step = stepTime(overview);
-  const changes = categoryChanges(overview);
-  const [before, after] = [stepDurations(found.results[0]), stepDurations(found.results[1])];
+  const single = ofHosts(pair);
+  const own = single && hosts?.status === "ok" ? ownWorkChange(hosts) : null;
+  const step = single ? own : stepTime(overview);
+  // What a host waits for in collectives is the others' work, not its own.
+  const changes = single ? (own && hosts ? categoryChanges(hosts).filter((one) => one.category.id !== "collective") : []) : categoryChanges(overview);
+  const [before, after] = found.times;
   const notes = overview.notes.map((note) => `${note.message}.`).join(" ");
-  const late = found.hosts ? hostChanges(found.hosts).filter((one) => one.judgement === "significant" && (one.other ?? 0) > (one.base ?? 0)) : [];
+  const late = hosts && !single ? hostChanges(hosts).filter((one) => one.judgement === "significant" && (one.other ?? 0) > (one.base ?? 0)) : [];
   const [latest] = [...late].sort((a, b) => (b.other ?? 0) - (b.base ?? 0) - ((a.other ?? 0) - (a.base ?? 0)));
   const grown = [...changes].filter((one) => one.judgement === "significant").sort((a, b) => Math.abs(b.change) - Math.abs(a.change))[0];
-  const sure = step?.judgement === "significant";
-  const size = step ? `${significant(Math.abs(step.change))} ms${step.ratio === null ? "" : ` (${fixed(Math.abs(step.ratio) * 100, 1)}%)`}` : "";
+  const what = single ? "own work" : "mean step";
   return (
     <>
       {step ? (
         <Verdict
-          tone={!sure ? "info" : step.change > 0 ? "err" : "ok"}
-          clause={sure ? `B is ${size} ${step.change > 0 ? "slower" : "faster"} per step.` : `The steps of A and B differ by ${size}, within noise.`}
+          tone={step.judgement !== "significant" ? "info" : step.change > 0 ? "err" : "ok"}
+          clause={clauseOf(pair, step)}
           sentence={
             <>
               {grown && `${grown.category.label} ${grown.change > 0 ? "grew" : "shrank"} by ${significant(Math.abs(grown.change))} ms`}
               {grown && latest && "; "}
-              {latest && <><a href={`${toolPath(other, "pod_viewer")}?host=${encodeURIComponent(latest.host)}`}>{latest.host}</a> works {significant((latest.other ?? 0) - (latest.base ?? 0))} ms longer than before</>}
+              {latest && <><a href={href(toolPath(pair.other.capture, "pod_viewer"), { host: latest.host })}>{latest.host}</a> works {significant((latest.other ?? 0) - (latest.base ?? 0))} ms longer than before</>}
               {(grown || latest) && "."}
             </>
           }
-          ruledOut={notes || `${overview.other.device_type || "no device"}, ${plural(overview.base.scope.hosts.length, "host")} and ${plural(overview.base.step_count, "step")} in A, ${plural(overview.other.scope.hosts.length, "host")} and ${plural(overview.other.step_count, "step")} in B.`}
+          ruledOut={notes || `${overview.other.device_type || "no device"}, ${plural(overview.base.scope.hosts.length, "host")} and ${plural(before.length, "step")} in A, ${plural(overview.other.scope.hosts.length, "host")} and ${plural(after.length, "step")} in B.`}
         />
       ) : (
         <Verdict tone="info" clause="The steps cannot be compared." sentence="One of the captures has no complete steps." ruledOut={notes} />
       )}
-      <Figures found={found} />
+      <Figures found={found} own={own} />
       {step && (
         <div class="compare-pair">
-          <Panel title={`Where the ${significant(Math.abs(step.change))} ms come from`} subtitle="mean step, ms by category"><Waterfall step={step} changes={changes} /></Panel>
-          <Panel title="Step times" subtitle="all complete steps, both captures">{before.length > 0 && after.length > 0 && <StepTimes base={before} other={after} step={step} />}</Panel>
+          <Panel title={`Where the ${significant(Math.abs(step.change))} ms come from`} subtitle={`${what}, ms by category`}><Waterfall step={step} changes={changes} /></Panel>
+          <Panel title={single ? "Own work of every step" : "Step times"} subtitle={`${pair.base.steps || pair.other.steps ? "the complete steps asked for" : "all complete steps"}, both sides`}>{before.length > 0 && after.length > 0 && <StepTimes base={before} other={after} step={step} />}</Panel>
         </div>
       )}
     </>
@@ -151,19 +188,22 @@ interface Figure {
   readonly share?: boolean;
   readonly moreIsBetter?: boolean;
   readonly judgement?: Judgement;
+  readonly absent?: string;
 }
 
-function Figures({ found }: { found: Found }) {
-  const { overview } = found;
+function Figures({ found, own }: { found: Found; own: StepChange | null }) {
+  const { overview, pair } = found;
   const step = stepTime(overview);
+  // Of a range of steps nothing but times is known.
+  const asksSteps = Boolean(pair.base.steps || pair.other.steps);
   const part = (id: string): Omit<Figure, "label"> => {
     const one = categoryChanges(overview).find((candidate) => candidate.category.id === id);
     return { unit: "ms", base: one?.base ?? null, other: one?.other ?? null, ...(one ? { judgement: one.judgement } : {}) };
   };
-  const share = (name: string): Omit<Figure, "label"> => ({ unit: "%", ...total(overview, `utilization.${name}`), share: true, moreIsBetter: true });
+  const share = (name: string): Omit<Figure, "label"> => ({ unit: "%", ...(asksSteps ? { base: null, other: null, absent: "not known by step" } : total(overview, `utilization.${name}`)), share: true, moreIsBetter: true });
   const figures: Figure[] = [
     { label: "Step time, mean", unit: "ms", base: step?.base ?? null, other: step?.other ?? null, ...(step ? { judgement: step.judgement } : {}) },
-    { label: "FLOPS utilisation", ...share("flops_utilization_ratio") },
+    ...(own ? [{ label: "Own work, mean", unit: "ms", base: own.base, other: own.other, judgement: own.judgement }] : [{ label: "FLOPS utilisation", ...share("flops_utilization_ratio") }]),
     { label: "Duty cycle", ...share("duty_cycle_ratio") },
     { label: "Device compute", ...part("compute") },
     { label: "Collectives", ...part("collective") },
@@ -180,7 +220,7 @@ function FigureTile({ figure }: { figure: Figure }) {
   const { base, other, share } = figure;
   const shown = (value: number): string => (share ? fixed(value * 100, 1) : significant(value));
   if (base === null || other === null) {
-    return <div class="tile"><span class="tile-label">{figure.label}</span><span class="tile-absent">not measured</span></div>;
+    return <div class="tile"><span class="tile-label">{figure.label}</span><span class="tile-absent">{figure.absent ?? "not measured"}</span></div>;
   }
   const moved = other - base;
   const none = !/[1-9]/.test(share ? points(moved) : signed(moved, 3));

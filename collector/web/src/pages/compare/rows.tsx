@@ -1,12 +1,12 @@
 /** What changed most, of one tool's table. */
 import { comparisonUrl } from "../../api/client";
-import type { Comparison } from "../../api/types";
+import type { AskedPair, Comparison } from "../../api/types";
 import { Badge, NoData, Panel, Segmented } from "../../components/basics";
 import { Combobox } from "../../components/combobox";
 import { DataTable, formatSort, parseSort, type TableColumn } from "../../components/data-table";
 import { Icon } from "../../components/icons";
 import { change, columnDecimals, count, durationUnit, fixed, memoryUnit, plural, signed } from "../../format/numbers";
-import { type RowChange, rowChanges, rowTables } from "../../tools/compare";
+import { LISTS_STEPS, type RowChange, rowChanges, rowTables, stepRowChanges } from "../../tools/compare";
 import { PLACES, placeOf } from "../../tools/pages";
 import { parameter, setQuery } from "../../url";
 
@@ -14,26 +14,35 @@ const BAR = 72;
 const NOT_COMPARED = new Set(["graph_viewer", "trace_viewer"]);
 const TO_MS: Readonly<Record<string, number>> = { us: 1e-3, ms: 1 };
 
-export function ChangedRows({ comparison, tool, base, other }: { comparison: Comparison; tool: string; base: string; other: string }) {
-  const tables = rowTables(comparison);
+export function ChangedRows(props: {
+  comparison: Comparison | null;
+  tool: string;
+  pair: AskedPair;
+  /** Whether ranges of steps are compared: then the times by step are the rows. */
+  asksSteps: boolean;
+  why?: string;
+}) {
+  const { comparison, tool, pair, asksSteps } = props;
+  const steps = comparison?.tables["steps"];
+  const tables = comparison === null ? [] : asksSteps ? (steps && steps.rows.length > 0 ? [["steps", steps] as const] : []) : rowTables(comparison);
   const name = tables.some(([one]) => one === parameter("table")) ? (parameter("table") as string) : ((tables.find(([one]) => one === "ops") ?? tables[0])?.[0] ?? "");
   const table = tables.find(([one]) => one === name)?.[1];
   const choose = (
     <Combobox
       label="Tool"
       value={tool}
-      options={[...PLACES].filter(([one]) => !NOT_COMPARED.has(one)).map(([one, place]) => ({ value: one, text: place.title }))}
+      options={[...PLACES].filter(([one]) => !NOT_COMPARED.has(one) && (!asksSteps || LISTS_STEPS.has(one) || one === tool)).map(([one, place]) => ({ value: one, text: place.title }))}
       onChange={(one) => setQuery({ tool: one, table: null, sort: null })}
     />
   );
-  if (!table) {
+  if (!table || !comparison) {
     return (
       <Panel title="What changed most" tools={choose}>
-        <NoData reasons={comparison.reasons} fallback={`${placeOf(tool).title} lists nothing to compare.`} />
+        <NoData reasons={comparison?.reasons ?? []} fallback={props.why ?? `${placeOf(tool).title} lists nothing to compare.`} />
       </Panel>
     );
   }
-  const { unit, rows } = rowChanges(table);
+  const { unit, rows } = asksSteps ? stepRowChanges(table) : rowChanges(table);
   const counts = comparison.summary.tables?.[name];
   const subtitle = counts ? [`${count(counts.matched)} in both`, counts.appeared > 0 && `${count(counts.appeared)} added`, counts.vanished > 0 && `${count(counts.vanished)} removed`].filter(Boolean).join(", ") : plural(rows.length, "row");
   return (
@@ -45,7 +54,7 @@ export function ChangedRows({ comparison, tool, base, other }: { comparison: Com
         <>
           {choose}
           {tables.length > 1 && <Segmented label="Table" options={tables.map(([one]) => [one, one.replaceAll("_", " ")] as const)} value={name} onChange={(one) => setQuery({ table: one, sort: null })} />}
-          <a class="button bare" download href={comparisonUrl(base, other, tool, name)}><Icon name="download" />CSV</a>
+          <a class="button bare" download href={comparisonUrl(pair, tool, name)}><Icon name="download" />CSV</a>
         </>
       }
     >

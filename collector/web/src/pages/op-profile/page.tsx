@@ -10,6 +10,7 @@ import { Icon } from "../../components/icons";
 import { bandwidth, change, columnDecimals, count, duration, durationUnit, fixed, flops, percent, plural, type Quantity, signed, text } from "../../format/numbers";
 import { byChange, changeClass, type Changes, changesOf, type NodeChange } from "../../tools/op-changes";
 import { band, furtherChildren, operationNamed, type OpNode, type OpProfile, opProfile, programsOf, type Row, rowsInView, worst } from "../../tools/op-profile";
+import { ofWhole } from "../../tools/compare";
 import { fieldsOf, isTable, numberOf, textOf } from "../../tools/tables";
 import { href, parameter, setQuery } from "../../url";
 import { BaseChooser } from "./base";
@@ -35,7 +36,7 @@ export function OpProfilePage(props: ToolViewProps) {
   const other = useResource(isDefault ? null : `${capture.id} ${host ?? ""} ${JSON.stringify(asked)}`, (abort) => api.tool(capture.id, "op_profile", parameter("host"), abort, asked));
   const result = isDefault ? props.result : other.value.value;
   const base = parameter("base");
-  const compared = useResource(base && base !== capture.id ? `${base} ${capture.id}` : null, (abort) => api.compare(base as string, capture.id, "op_profile", abort));
+  const compared = useResource(base && base !== capture.id ? `${base} ${capture.id}` : null, (abort) => api.compare(ofWhole(base as string, capture.id), "op_profile", abort));
   const comparison = base && compared.value.value?.status === "ok" ? compared.value.value : null;
   const changes = useMemo(() => (result && comparison ? changesOf(opProfile(result), comparison) : null), [result, comparison]);
   return (

@@ -11,7 +11,7 @@ import { type CategoryShare, categoryShares, overviewSteps, topOps, topOpsPlace 
 import { deviation, mean, type StepTable } from "../../tools/steps";
 import { doWait, lateHosts } from "../../tools/pod";
 import { fieldsOf, numberOf, textOf } from "../../tools/tables";
-import { toolPath } from "../../tools/pages";
+import { comparisonOfSteps, toolPath } from "../../tools/pages";
 import { href, parameter, setQuery } from "../../url";
 import type { ToolViewProps } from "../tool/page";
 import { HostsPanel } from "./hosts";
@@ -113,10 +113,10 @@ export function OverviewPage(props: ToolViewProps) {
       <Tiles tiles={tilesOf(props, steps)} />
       <div class="columns">
         <div class="stack">
-          {hasSteps && <StepPanel steps={steps} cut={cut} shares={shares} hosts={result.scope.hosts.length} />}
+          {hasSteps && <StepPanel capture={capture.id} steps={steps} cut={cut} shares={shares} hosts={result.scope.hosts.length} />}
           {(!hasSteps || hasRequests(result)) && <InferencePanel result={result} capture={capture.id} />}
           <TopOps {...props} />
-          <HostsPanel result={result} />
+          <HostsPanel result={result} capture={capture} />
         </div>
         <div class="stack">
           <WhatToDo {...props} />
@@ -128,7 +128,7 @@ export function OverviewPage(props: ToolViewProps) {
   );
 }
 
-function StepPanel({ steps, cut, shares, hosts }: { steps: StepTable; cut: number; shares: readonly CategoryShare[]; hosts: number }) {
+function StepPanel({ capture, steps, cut, shares, hosts }: { capture: string; steps: StepTable; cut: number; shares: readonly CategoryShare[]; hosts: number }) {
   const [dimmed, setDimmed] = useState<string | null>(null);
   const [isolated, setIsolated] = useState<string | null>(null);
   const unit = parameter("unit") === "share" ? "share" : "ms";
@@ -149,6 +149,7 @@ function StepPanel({ steps, cut, shares, hosts }: { steps: StepTable; cut: numbe
   const longest = steps.rows.reduce((a, b) => (b.totalMs > a.totalMs ? b : a));
   const odd = longest.totalMs > average + 3 * deviation(totals) && unit === "ms";
   const unitWord = unit === "share" ? "%" : "ms";
+  const comparable = comparisonOfSteps(capture, steps.rows.map((row) => row.step), selected);
   return (
     <Panel
       title="Step time by category"
@@ -156,6 +157,7 @@ function StepPanel({ steps, cut, shares, hosts }: { steps: StepTable; cut: numbe
       tools={
         <>
           <Segmented label="Unit" options={[["ms", "ms"], ["share", "share"]]} value={unit} onChange={(value) => setQuery({ unit: value === "share" ? "share" : null })} />
+          {comparable && <a href={comparable}>{selected === null ? "Compare halves →" : `Compare with those before step ${selected} →`}</a>}
           <CsvButton
             label="Steps as CSV"
             file="overview_page-steps"

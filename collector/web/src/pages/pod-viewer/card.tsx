@@ -4,7 +4,7 @@ import type { Capture } from "../../api/types";
 import { Badge, Bar, IconButton } from "../../components/basics";
 import { columnDecimals, duration, fixed, type Quantity, signed } from "../../format/numbers";
 import { CATEGORIES } from "../../tools/categories";
-import { type LateHost, lateSteps, type PodSteps } from "../../tools/pod";
+import { type LateHost, lateSteps, type PodSteps, typicalHost } from "../../tools/pod";
 import { median } from "../../tools/steps";
 import { toolPath } from "../../tools/pages";
 import { href, parameter, setQuery } from "../../url";
@@ -36,6 +36,7 @@ export function HostCard(props: { capture: Capture; pod: PodSteps; step: string;
   const middle = median(units.map((candidate) => candidate.ownMs));
   const lateIn = late && lateSteps(late, pod.stepCount);
   const over = unit.ownMs - middle;
+  const typical = typicalHost(units, host);
   const decimals = columnDecimals([unit.totalMs]);
   const cores = (pod.cores.get(step) ?? []).filter((core) => core.host === host);
   const longest = Math.max(...cores.map((core) => core.ownMs), 1e-12);
@@ -99,6 +100,7 @@ export function HostCard(props: { capture: Capture; pod: PodSteps; step: string;
       <footer class="card-foot">
         <a class="button" href={href(toolPath(capture.id, "framework_op_stats"), { host })}>Its ops</a>
         <a class="button" href={href(toolPath(capture.id, "input_pipeline_analyzer"), { host })}>Its input</a>
+        {typical && <a class="button" href={href("/compare", { base: capture.id, capture: capture.id, base_host: typical.host, host, tool: "hlo_stats" })} title={`With ${typical.host}, a host of median own work in this step`}>Compare</a>}
         <a class="button" download href={downloadUrl(capture.id, { host })}>XSpace</a>
       </footer>
     </aside>
