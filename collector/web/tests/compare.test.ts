@@ -40,6 +40,7 @@ describe("comparisons", () => {
     ["duration_us", "both", 10_000, 12_000, 2000, 0.2, 1500, 2500, "significant", "us"],
     ["device_compute_us", "both", 8000, 8100, 100, 0.0125, -10, 210, "within_noise", "us"],
     ["collectives_us", "both", 1000, 2900, 1900, 1.9, 1700, 2100, "significant", "us"],
+    ["own_work_us", "both", 9000, 9100, 100, 0.0111, -10, 210, "within_noise", "us"],
   ]);
 
   test("steps are read in milliseconds, by category, without the whole", () => {

@@ -61,7 +61,8 @@ export interface CategoryChange {
 export function categoryChanges(comparison: Comparison): CategoryChange[] {
   const byId = new Map<string, CategoryChange>();
   for (const row of stepChanges(comparison)) {
-    if (row.measure.startsWith("duration")) continue;
+    // These are sums of the others.
+    if (row.measure.startsWith("duration") || row.measure === "own_work_us") continue;
     const category = categoryOf(row.measure.replace(/_(us|ms)$/, ""));
     const known = byId.get(category.id);
     byId.set(category.id, {

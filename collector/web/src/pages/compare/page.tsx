@@ -172,7 +172,7 @@ function Steps({ found }: { found: Found }) {
       {step && (
         <div class="compare-pair">
           <Panel title={`Where the ${significant(Math.abs(step.change))} ms come from`} subtitle={`${what}, ms by category`}><Waterfall step={step} changes={changes} /></Panel>
-          <Panel title={single ? "Own work of every step" : "Step times"} subtitle={`${pair.base.steps || pair.other.steps ? "the complete steps asked for" : "all complete steps"}, both sides`}>{before.length > 0 && after.length > 0 && <StepTimes base={before} other={after} step={step} />}</Panel>
+          <Panel title={single ? "Own work of every step" : "Step times"} subtitle={`${pair.base.steps || pair.other.steps ? "the complete steps asked for" : "all complete steps"}, both sides`}>{before.length > 0 && after.length > 0 && <StepTimes base={before} other={after} step={step} what={single ? "Own work" : "Step time"} />}</Panel>
         </div>
       )}
     </>

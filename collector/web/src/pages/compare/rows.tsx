@@ -116,7 +116,7 @@ function columnsOf(unit: string, rows: readonly RowChange[]): TableColumn<RowCha
       id: "ratio",
       label: "Δ %",
       numeric: true,
-      width: 84,
+      width: 98,
       value: (row) => row.ratio,
       cell: (row) => (row.match === "appeared" ? <Badge tone="warn" icon={false}>added</Badge> : row.match === "vanished" ? <Badge tone="ok" icon={false}>removed</Badge> : row.ratio === null ? "" : change(row.ratio)),
     },

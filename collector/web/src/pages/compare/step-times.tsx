@@ -11,7 +11,10 @@ const HEIGHT = 250;
 const BAND = 92;
 const SAMPLES = 120;
 
-export function StepTimes({ base, other, step }: { base: readonly number[]; other: readonly number[]; step: StepChange }) {
+/** What the words beside a curve take. */
+const WORDS = 150;
+
+export function StepTimes({ base, other, step, what }: { base: readonly number[]; other: readonly number[]; step: StepChange; what: string }) {
   const box = useRef<HTMLDivElement>(null);
   const width = useWidth(box);
   const all = [...base, ...other];
@@ -30,7 +33,7 @@ export function StepTimes({ base, other, step }: { base: readonly number[]; othe
   const words = step.low === null || step.high === null ? "Too few steps to judge the difference." : `Difference ${fixed(step.change, decimals)} ms, 95% interval ${fixed(step.low, decimals)} to ${fixed(step.high, decimals)}.`;
   return (
     <div class="chart step-times chart-pad" ref={box}>
-      <svg role="img" width={width} height={HEIGHT} aria-label={`Step times of both captures. ${words}`}>
+      <svg role="img" width={width} height={HEIGHT} aria-label={`${what} of A and B. ${words}`}>
         {marks.map((mark) => (
           <g key={mark}>
             <line class="grid" x1={x(mark)} x2={x(mark)} y1={10} y2={HEIGHT - 24} />
@@ -41,8 +44,10 @@ export function StepTimes({ base, other, step }: { base: readonly number[]; othe
           const curve = density(band.values, at).map((value, i) => `${x(at[i] as number).toFixed(1)} ${(band.bottom - value * 62).toFixed(1)}`);
           const sorted = [...band.values].sort((a, b) => a - b);
           const median = sorted[Math.floor(sorted.length / 2)] ?? 0;
-          const rightHalf = x(median) > width * 0.6;
-          const beside = rightHalf ? x(sorted[0] ?? median) - 34 : x(sorted.at(-1) ?? median) + 34;
+          const rightHalf = x(sorted.at(-1) ?? median) + WORDS > width && x(sorted[0] ?? median) > WORDS;
+          // Where neither side has room, above the curve's flat end.
+          const isWide = !rightHalf && x(sorted.at(-1) ?? median) + WORDS > width;
+          const beside = isWide ? PAD : rightHalf ? x(sorted[0] ?? median) - 34 : x(sorted.at(-1) ?? median) + 34;
           return (
             <g key={band.name}>
               <path class={`curve ${band.name}`} d={`M${curve.join("L")}L${x(to)} ${band.bottom}L${x(from)} ${band.bottom}Z`} />
@@ -58,7 +63,7 @@ export function StepTimes({ base, other, step }: { base: readonly number[]; othe
           );
         })}
       </svg>
-      <p class="compare-note">Step time, ms. Dots are steps. {words}</p>
+      <p class="compare-note">{what}, ms. Dots are steps. {words}</p>
     </div>
   );
 }
