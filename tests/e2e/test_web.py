@@ -670,3 +670,45 @@ def test_two_captures_are_compared_step_by_step_and_row_by_row(
     page.set_viewport_size({"width": 1000, "height": 900})
     page.wait_for_timeout(300)
     assert page.evaluate("document.documentElement.scrollWidth") <= 1000
+
+
+def test_hosts_and_ranges_of_steps_are_compared_from_their_pages(
+    watched: Watched, captured: str
+) -> None:
+    route = f"{watched.origin}/api/v1/captures/{captured}/tools"
+    page = watched.open(f"/captures/{captured}/overview_page")
+    page.get_by_role("link", name="Compare two hosts").click()
+    page.wait_for_url(re.compile("/compare"))
+    query = dict(pair.split("=") for pair in page.url.split("?")[1].split("&"))
+    assert (query["base"], query["capture"]) == (captured, captured)
+    hosts = {"base_host": query["base_host"], "host": query["host"]}
+    told = httpx.get(f"{route}/pod_viewer/diff", params=hosts).json()
+    ids = [column["id"] for column in told["tables"]["steps"]["columns"]]
+    rows = [dict(zip(ids, row, strict=True)) for row in told["tables"]["steps"]["rows"]]
+    (own,) = [row for row in rows if row["measure"] == "own_work_us"]
+    verdict = page.get_by_label("Verdict")
+    verdict.wait_for()
+    ratio = f"({abs(own['change_ratio']) * 100:.1f}%)"
+    words = f"{ratio} longer per step than {hosts['base_host']}."
+    assert own["significance"] == "significant"
+    assert verdict.inner_text().startswith(hosts["host"])
+    assert words in verdict.inner_text()
+    page.get_by_role("img", name=re.compile("Own work of A and B")).wait_for()
+    # Two ranges of the steps of all hosts, typed.
+    page.goto(f"{watched.origin}/compare?base={captured}&capture={captured}")
+    page.get_by_text("A and B are the same.").wait_for()
+    page.get_by_label("Steps of A").fill("1 to 2")
+    page.get_by_label("Steps of A").press("Enter")
+    page.get_by_label("Steps of B").fill("3-4")
+    page.get_by_label("Steps of B").press("Enter")
+    page.wait_for_url(re.compile("base_steps=1-2&steps=3-4"))
+    steps = {"base_steps": "1-2", "steps": "3-4"}
+    told = httpx.get(f"{route}/op_profile/diff", params=steps).json()
+    ids = [column["id"] for column in told["tables"]["steps"]["columns"]]
+    kind = ids.index("kind")
+    names = [row[0] for row in told["tables"]["steps"]["rows"] if row[kind] == "op"]
+    first = page.get_by_role("region", name="What changed most").locator("tbody tr").first
+    first.wait_for()
+    assert first.locator("td").first.inner_text().startswith(names[0])
+    page.get_by_label("Steps of B").fill("9-1")
+    assert page.get_by_label("Steps of B").get_attribute("aria-invalid") == "true"
