@@ -9,11 +9,12 @@ from typing import Final
 
 _ENOUGH_ANSWERS: Final = 16
 _TELLING_BYTES: Final = 32 << 20
-_FIRST_RATE: Final = 256 << 20
-_FIRST_LEAD_S: Final = 2.0
+_FIRST_RATE: Final = 512 << 20
 """What is taken for the rate of storing, in bytes a second, until that many bytes have told it:
-what a small machine does. Hosts are not started further ahead by it than this, nor by more than
-the budget again."""
+what a machine of two cores does."""
+_MOST_FIRST: Final = 4
+"""Budgets by which hosts are started ahead at most before the rate is known: a storage that is ten
+times as slow still takes them before they give up."""
 
 
 class ByteBudget:
@@ -38,8 +39,7 @@ class ByteBudget:
         self._lead_s = lead_s
         self._started = _Turns()
         self._arriving = _Turns()
-        first = min(limit, int(min(lead_s, _FIRST_LEAD_S) * _FIRST_RATE))
-        self._drain = _DrainRate(clock, first)
+        self._drain = _DrainRate(clock, min(_MOST_FIRST * limit, int(lead_s * _FIRST_RATE)))
 
     @asynccontextmanager
     async def reserve(self, size: int) -> AsyncIterator["Reservation"]:

@@ -11,4 +11,7 @@ CHANNEL_OPTIONS: Final = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     # Connections of an earlier capture would bring their back-off with them.
     ("grpc.use_local_subchannel_pool", 1),
+    # The window would grow to megabytes of an answer that nobody reads yet; when it is read, the
+    # window is as large as the message anyway.
+    ("grpc.http2.bdp_probe", 0),
 )

@@ -88,8 +88,9 @@ def test_hosts_are_started_ahead_by_what_is_stored_until_they_answer() -> None:
                 clock.now += 0.5
         return at_first, await let_in(budget, 1000, 10 * mib)
 
-    # Room for 10, and until it is known for as many again; then 20 MiB/s for three seconds.
-    assert asyncio.run(asyncio.wait_for(scenario(), 60)) == (20, 16)
+    # Room for 10, and before the rate is known for four times as many; then 20 MiB/s for three
+    # seconds.
+    assert asyncio.run(asyncio.wait_for(scenario(), 60)) == (50, 16)
 
 
 def test_profiles_wait_at_their_hosts_until_they_have_room() -> None:
