@@ -14,7 +14,8 @@ def lazily(kind: type[T], makers: Mapping[str, Callable[[], Any]]) -> T:
     """A dataclass whose fields are made at their first use, each once.
 
     A tool reads few of a capture's stats; what it does not read costs nothing, and modules that
-    only serve it are not loaded.
+    only serve it are not loaded. What made a field is let go of with it: of a host's partial whose
+    fields are all made, nothing refers to the decoded profile any more.
 
     Args:
         kind: A dataclass; the result is an instance of it.
@@ -31,6 +32,9 @@ def lazily(kind: type[T], makers: Mapping[str, Callable[[], Any]]) -> T:
 
 def _field(name: str) -> "cached_property[Any]":
     def make(self: Any) -> Any:
-        return self.__dict__[_MAKERS][name]()
+        makers = self.__dict__[_MAKERS]
+        value = makers[name]()
+        makers.pop(name, None)
+        return value
 
     return cached_property(make)

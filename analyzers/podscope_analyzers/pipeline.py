@@ -34,10 +34,13 @@ def analyze_host(buffer: bytes | memoryview | mmap, host: str) -> HostPartial:
     Raises:
         XSpaceError: the bytes are not a valid XSpace.
     """
-    partial = open_host(buffer, host)
-    return HostPartial(
-        **{field.name: getattr(partial, field.name) for field in fields(HostPartial)}
+    sections = _sections(buffer, host)
+    opened = _opened(sections)
+    partial = HostPartial(
+        **{field.name: getattr(opened, field.name) for field in fields(HostPartial)}
     )
+    sections.close()
+    return partial
 
 
 def open_host(
@@ -59,8 +62,17 @@ def open_host(
         XSpaceError: the structure of the bytes is not that of a valid XSpace. Reading a section
             raises it too.
     """
+    return _opened(_sections(buffer, host, tool))
+
+
+def _sections(
+    buffer: bytes | memoryview | mmap, host: str, tool: str | None = None
+) -> HostSections:
     with_children = tool is None or find_tool(tool).shows_children
-    sections = HostSections(open_xspace(buffer), host, with_children=with_children)
+    return HostSections(open_xspace(buffer), host, with_children=with_children)
+
+
+def _opened(sections: HostSections) -> HostPartial:
     partial = lazily(
         HostPartial,
         {
@@ -160,11 +172,12 @@ def combined_stats(
         joint: The rest.
         keep_incomplete_steps: As in ``combine``.
     """
-
-    def stats() -> CaptureStats:
-        return combined
-
-    combined = lazily(
+    # Not read of the stats themselves: they would refer to themselves, and with them all that they
+    # are made of would wait for the garbage collector.
+    all_steps = cache(
+        lambda: joint.steps(True) if (found := joint.compared()) is None else found[0]
+    )
+    return lazily(
         CaptureStats,
         {
             "hosts": lambda: tuple(_host_row(i, partial) for i, partial in enumerate(ordered)),
@@ -172,14 +185,12 @@ def combined_stats(
             "steps": lambda: (
                 joint.steps(keep_incomplete_steps)
                 if joint.compared() is not None
-                else stats().all_steps
+                else all_steps()
                 # Steps of TPUs, and few steps, are all kept: the same once more.
                 if keep_incomplete_steps or not joint.has_incomplete()
                 else joint.steps(False)
             ),
-            "all_steps": lambda: (
-                joint.steps(True) if (found := joint.compared()) is None else found[0]
-            ),
+            "all_steps": all_steps,
             "cores": lambda: _cores(ordered),
             "kernels": lambda: _kernels(ordered, joint.step_numbers),
             "reference_kernels": lambda: _reference_kernels(ordered),
@@ -201,7 +212,6 @@ def combined_stats(
             "counters": lambda: _counters(ordered),
         },
     )
-    return combined
 
 
 def _databases_of(

@@ -88,7 +88,7 @@ class PreparedLine:
         self._decode = decode
         self.source_events = source_events
         self._group: NDArray[np.int32] | Int64s | None = None
-        self._find_group: Callable[[], Int64s] | None = None
+        self._is_spread_late = False
         self._find_codes: Callable[[], Int32s] | None = None
         self._code_groups: Int64s = np.zeros(0, np.int64)
         self._codes: Int32s | None = None
@@ -138,6 +138,11 @@ class PreparedLine:
         if self.source is not None:
             self.source.release()
 
+    def close(self) -> None:
+        """Lets go of decoded columns, and of the way to its groups, which knows the line."""
+        self.release()
+        self._find_codes = None
+
     def event_stats(self, event: int) -> dict[str, StatValue]:
         """All stats of one event as stored; none for an added one; a derived one's own."""
         own = self._derived_stats(event)
@@ -167,7 +172,8 @@ class PreparedLine:
             named: Events that are a named step, and their groups, both of shape (k,).
         """
         self._group = group
-        self._find_group = self._find_codes = None
+        self._is_spread_late = False
+        self._find_codes = None
         self._eager = eager
         self._named = named
 
@@ -187,7 +193,7 @@ class PreparedLine:
         self.set_groups(group, eager, named)
         self._group = None
         self.notable_groups = group
-        self._find_group = self._spread_notable
+        self._is_spread_late = True
 
     def _spread_notable(self) -> Int64s:
         """Groups of all events: one that is not notable has that of the event around it."""
@@ -203,7 +209,7 @@ class PreparedLine:
         found = nest(columns.start_ps, columns.duration_ps, apart).parent
         spread_kept(found, sifted.events, np.ascontiguousarray(group), found)
         # Whoever asks once asks again.
-        self._group, self._find_group = found, None
+        self._group, self._is_spread_late = found, False
         return found.astype(np.int64)
 
     def find_groups(self, find: Callable[[], Int32s], groups: Int64s) -> None:
@@ -234,12 +240,13 @@ class PreparedLine:
     def fill_groups(self, group: Int64s) -> None:
         """Replaces the groups alone, shape (n,)."""
         self._group = group
-        self._find_group = self._find_codes = None
+        self._is_spread_late = False
+        self._find_codes = None
 
     @property
     def _is_grouped(self) -> bool:
         """Whether preparation found its groups; else they are as stored."""
-        return any(one is not None for one in (self._group, self._find_group, self._find_codes))
+        return self._is_spread_late or self._group is not None or self._find_codes is not None
 
     @property
     def group_id(self) -> Int64s:
@@ -249,8 +256,8 @@ class PreparedLine:
         if self._find_codes is not None:
             # The last place is for -1, no group.
             group = np.append(self._code_groups, ABSENT)[self._found_codes()]
-        elif self._find_group is not None:
-            group = self._find_group()
+        elif self._is_spread_late:
+            group = self._spread_notable()
         else:
             group = np.asarray(self._group, np.int64)
         if "group_id" in self.plane.stat_names and self.source is not None:
@@ -357,6 +364,13 @@ class PreparedPlane:
             line.release()
 
 
+    def close(self) -> None:
+        """Lets go of all lines and of what they know."""
+        for line in self.lines:
+            line.close()
+        self.lines = ()
+
+
 class PreparedSpace:
     """An XSpace whose events know their steps.
 
@@ -369,11 +383,23 @@ class PreparedSpace:
 
     def __init__(self, source: XSpace) -> None:
         self.source = source
-        self.derive: Callable[[PreparedPlane], tuple[PreparedLine, ...]] = lambda _plane: ()
+        self.derive: Callable[[PreparedPlane], tuple[PreparedLine, ...]] = _no_lines
         self.groups: GroupNames = _StoredNames()
         self.planes: tuple[PreparedPlane, ...] = tuple(
             PreparedPlane(self, plane) for plane in source.planes
         )
+
+    def close(self) -> None:
+        """Lets go of the planes.
+
+        They know their space and their lines know them: as long as these know them back, only the
+        garbage collector takes them apart, when it pleases.
+        """
+        for plane in self.planes:
+            plane.close()
+        self.planes = ()
+        self.groups = _StoredNames()
+        self.derive = _no_lines
 
     @property
     def hostnames(self) -> tuple[str, ...]:
@@ -408,6 +434,10 @@ class PreparedSpace:
     def plane(self, name: str) -> PreparedPlane | None:
         """The first plane of this name."""
         return next((plane for plane in self.planes if plane.name == name), None)
+
+
+def _no_lines(_plane: PreparedPlane) -> tuple[PreparedLine, ...]:
+    return ()
 
 
 class _StoredNames:

@@ -56,6 +56,12 @@ class HostSections:
         self._active_spans: dict[int, Spans] = {}
         self._named_times: dict[int, Mapping[str, NamedTimes]] = {}
 
+    def close(self) -> None:
+        """Lets go of the profile; no section can be computed after that."""
+        self._programs.close()
+        self._prepared.close()
+        self._space.close()
+
     @cached_property
     def _prepared(self) -> "PreparedSpace":
         return prepare(self._space, framework_ops=False)

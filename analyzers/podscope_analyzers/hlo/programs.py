@@ -69,6 +69,10 @@ class Program:
     def _found(self) -> dict[str, Instruction]:
         return {}
 
+    def close(self) -> None:
+        """Forgets the instructions that were asked for, which know their program."""
+        self._found.clear()
+
     def instruction(self, name: str) -> Instruction | None:
         """The instruction of this name, in any computation."""
         known = self._found.get(name)
@@ -207,6 +211,13 @@ class Programs:
         """The same programs, nothing of them parsed: parsed ones take several times the memory."""
         titles = self.titles()
         return Programs({i: self._serialised[i] for i in titles}, titles, self.left_out)
+
+    def close(self) -> None:
+        """Forgets what was parsed."""
+        for program in self._parsed.values():
+            if program is not None:
+                program.close()
+        self._parsed.clear()
 
     def size_bytes(self, program_id: int) -> int:
         """Bytes of a program's HLO proto."""

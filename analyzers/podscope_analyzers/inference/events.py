@@ -176,13 +176,13 @@ def _of_line(
 ) -> Iterator[dict[str, Int64s]]:
     """The line's events of note, if it has any."""
     known = line.plane.stat_names
+    notable = line.notable
+    # All that is of note here is notable. Threads of Python calls have none of it, as a rule, and
+    # to decode all of these takes more memory than anything else.
+    if notable is not None and not len(_of_note(notable.columns, known, kinds, is_server)[0]):
+        return
     columns = line.columns(("_r",) if "_r" in known else ())
-    kind = kinds[columns.metadata]
-    root = np.zeros(len(columns), np.bool_)
-    if "_r" in known:
-        level = columns.stat("_r").ints()
-        root = (level == -1) | ((level == 1) & is_server[columns.metadata])
-    rows = np.flatnonzero((kind > 0) | root)
+    rows, kind, root = _of_note(columns, known, kinds, is_server)
     if not len(rows):
         return
     occurring.update(np.unique(kind[rows]).tolist())
@@ -209,6 +209,18 @@ def _of_line(
     }
     found["name"] = np.array([code_of_row[row] for row in columns.metadata[rows].tolist()])
     yield found
+
+
+def _of_note(
+    columns: Columns, known: frozenset[str], kinds: Int64s, is_server: Bools
+) -> tuple[npt.NDArray[np.intp], Int64s, Bools]:
+    """Rows of the events that say something about requests; of all events kind and whether root."""
+    kind = kinds[columns.metadata]
+    root = np.zeros(len(columns), np.bool_)
+    if "_r" in known:
+        level = columns.stat("_r").ints()
+        root = (level == -1) | ((level == 1) & is_server[columns.metadata])
+    return np.flatnonzero((kind > 0) | root), kind, root
 
 
 def _ints(columns: Columns, name: str, rows: npt.NDArray[np.intp]) -> Int64s:

@@ -390,6 +390,12 @@ class Plane:
         """The first line of this name."""
         return next((line for line in self.lines if line.name == name), None)
 
+    def close(self) -> None:
+        """Lets go of the lines and of the metadata, which know their plane."""
+        self.lines = ()
+        vars(self).pop("_metadata", None)
+        vars(self).pop("_tables", None)
+
     def guarded(self, read: Callable[[], T], line: str | None = None) -> T:
         """Reads, naming the plane and line in the error of bad bytes."""
         try:
@@ -469,6 +475,13 @@ class XSpace:
 
     def __repr__(self) -> str:
         return f"XSpace(hostnames={self.hostnames}, planes={len(self.planes)})"
+
+    def close(self) -> None:
+        """Lets go of the planes and with them of all that was decoded."""
+        for plane in self.planes:
+            plane.close()
+        self.planes = ()
+        self._known_tables.clear()
 
     def _rebase(self) -> int:
         """Makes Unix times relative; tracers that did so already are left alone."""
