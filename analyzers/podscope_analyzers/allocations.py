@@ -11,6 +11,7 @@ import numpy.typing as npt
 from podscope_analyzers.out_of_memory import tells_of_no_memory
 from podscope_analyzers.planes import HOST_PLANE, TPU_PREFIX, XLA_MODULES
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane, PreparedSpace
+from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.xspace.metadata import StatValue
 
 ALLOCATION: Final = "MemoryAllocation"
@@ -119,7 +120,7 @@ class Allocations:
 
     def allocators(self) -> list[str]:
         """Names of the allocators that recorded something, sorted as text."""
-        return sorted({self.texts["allocator"][i] for i in np.unique(self.columns["allocator"])})
+        return sorted({self.texts["allocator"][i] for i in distinct(self.columns["allocator"])})
 
     def rows_of(self, allocator: str) -> npt.NDArray[np.int64]:
         """Rows of an allocator, in order."""
@@ -284,7 +285,7 @@ def _allocators(line: PreparedLine, events: Array, table: dict[str, int]) -> Arr
             values, inverse = np.unique(stat.ints_or_uints()[events], return_inverse=True)
             named[name] = _codes(inverse, [str(int(value)) for value in values], table)
         pattern |= stat.present()[events].astype(np.int64) << bit
-    for one in np.unique(pattern).tolist():
+    for one in distinct(pattern).tolist():
         rows = np.flatnonzero(pattern == one)
         stats = [name for bit, name in enumerate(present) if one >> bit & 1]
         if not stats:

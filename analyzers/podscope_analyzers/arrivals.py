@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from podscope_analyzers.clocks import Shift
 from podscope_analyzers.lateness import lateness
+from podscope_analyzers.sorted_values import distinct, median
 from podscope_analyzers.steps import StepDatabase
 from podscope_analyzers.steps.database import CORES_PER_HOST, Int64s
 
@@ -197,7 +198,7 @@ def _of_tensor_cores(steps: StepDatabase) -> npt.NDArray[np.bool_]:
     told = steps.collectives
     if steps.kind == "generic":
         return np.ones(len(told.id), np.bool_)
-    tensor = np.unique(steps.core_id[~steps.is_sparse_core])
+    tensor = distinct(steps.core_id[~steps.is_sparse_core])
     found: npt.NDArray[np.bool_] = np.isin(told.core_id, tensor)
     return found
 
@@ -264,7 +265,7 @@ def _end_together(kind: Int64s, ended: Float64s, waited: Float64s) -> npt.NDArra
     gets there, and are of the same kind.
     """
     together = np.zeros(len(kind), np.bool_)
-    for one in np.unique(kind).tolist():
+    for one in distinct(kind).tolist():
         at = np.flatnonzero(kind == one)
         at = at[(~np.isnan(ended[:, at])).sum(axis=0) >= 2]
         if not len(at):
@@ -274,7 +275,7 @@ def _end_together(kind: Int64s, ended: Float64s, waited: Float64s) -> npt.NDArra
         distance = distance[present] - np.nanmedian(distance[present], axis=1)[:, None]
         scatter = _MAD_TO_SIGMA * float(np.nanmedian(np.abs(distance)))
         apart = np.nanmax(waited[:, at], axis=0) - np.nanmin(waited[:, at], axis=0)
-        together[at] = scatter <= _MAX_END_SCATTER * float(np.median(apart))
+        together[at] = scatter <= _MAX_END_SCATTER * median(apart)
     return together
 
 
@@ -296,7 +297,7 @@ def _shift_columns(
         away = spans[:, told] - np.nanmedian(spans[:, told], axis=0)
         placed = with_clock & (~np.isnan(away)).any(axis=1)
         off = np.zeros(len(hosts), np.bool_)
-        typical_step = float(np.median(steps.duration_ps)) if len(steps.duration_ps) else 0.0
+        typical_step = median(steps.duration_ps) if len(steps.duration_ps) else 0.0
         off[placed] = np.abs(np.nanmedian(away[placed], axis=1)) > typical_step / 2
         shift[off], own[off] = np.nan, np.nan
     if np.isnan(own).all():

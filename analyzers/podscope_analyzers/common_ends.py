@@ -22,6 +22,7 @@ import numpy.typing as npt
 from podscope_analyzers.arrivals import Float64s, Meetings, find_meetings
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.clocks import HostClock, shifts
+from podscope_analyzers.sorted_values import median
 from podscope_analyzers.steps import StepDatabase
 
 Basis = Literal["collective_ends", "step_ends"]
@@ -125,7 +126,7 @@ def _compare(
     """Compare ends of shape (hosts, ends), NaN where a host does not share one."""
     away = _away(ended)
     middle = _medians(away)
-    typical_step = float(np.median(steps.duration_ps)) if len(steps.duration_ps) else 0.0
+    typical_step = median(steps.duration_ps) if len(steps.duration_ps) else 0.0
     far = np.abs(middle) > typical_step / 2
     if far.any():
         # Without them the median is of hosts whose steps are the same.

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.overview_steps import CATEGORY_IDS, complete_steps, longest_rows
 from podscope_analyzers.result import Cell, Column, Table
+from podscope_analyzers.sorted_values import median
 from podscope_analyzers.step_categories import (
     CATEGORY_NAMES,
     INPUT,
@@ -70,7 +71,7 @@ class InputShares:
         """Which core waits longest, where that is more than the typical one does."""
         if len(self.cores) < 2:
             return ()
-        typical = float(np.median([core.ratio for core in self.cores]))
+        typical = median([core.ratio for core in self.cores])
         worst = self.cores[0]
         if worst.ratio - typical < _UNEVEN_RATIO:
             return ()

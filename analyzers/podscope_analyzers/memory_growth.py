@@ -13,6 +13,7 @@ from typing import Final, Literal
 import numpy as np
 
 from podscope_analyzers.allocator_profile import Active, AllocatorProfile, Int64s
+from podscope_analyzers.sorted_values import distinct, median
 
 MIN_STEPS: Final = 6
 """Of fewer no trend is significant."""
@@ -73,7 +74,7 @@ def growth_of(profile: AllocatorProfile) -> Growth:
     p_value = rising_p_value(levels)
     at = np.arange(len(levels))
     residual = levels - slope * at
-    noise = float(np.median(np.abs(residual - np.median(residual))))
+    noise = median(np.abs(residual - median(residual)))
     total = slope * (len(levels) - 1)
     # What levels off has grown once, and grows no more: the later half must rise too.
     later = levels[len(levels) // 2 :]
@@ -120,7 +121,7 @@ def _sen_slope(levels: Int64s) -> float:
     if not len(later):
         return 0.0
     slopes = (shown[later] - shown[earlier]) / ((later - earlier) * width)
-    return float(np.median(slopes))
+    return median(slopes)
 
 
 def _thinned(levels: Int64s) -> Int64s:
@@ -138,7 +139,7 @@ def survivors(profile: AllocatorProfile) -> list[Survivor]:
     kept for good, the others may free theirs after the capture.
     """
     recorded = profile.events.columns["step"][profile.rows]
-    known = np.unique(recorded[recorded >= 0])
+    known = distinct(recorded[recorded >= 0])
     if len(known) < MIN_STEPS:
         return []
     live = profile.live_at(len(profile.rows) - 1)

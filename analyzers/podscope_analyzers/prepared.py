@@ -363,7 +363,6 @@ class PreparedPlane:
         for line in self.lines:
             line.release()
 
-
     def close(self) -> None:
         """Lets go of all lines and of what they know."""
         for line in self.lines:

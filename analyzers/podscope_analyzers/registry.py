@@ -1,6 +1,5 @@
 """The table of tools: one row each, in the order in which people meet them."""
 
-import difflib
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -170,6 +169,8 @@ def check_parameters(tool: Tool, parameters: Mapping[str, str]) -> None:
 
 def nearest(name: str, known: Mapping[str, object]) -> str:
     """The end of a message about an unknown name: the nearest known one, or all of them."""
+    import difflib
+
     near = difflib.get_close_matches(name, known, n=1)
     if near:
         return f"; did you mean '{near[0]}'?"

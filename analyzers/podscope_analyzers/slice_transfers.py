@@ -8,19 +8,18 @@ recv-done in which the core did other work: a transfer that takes no longer cost
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import Any, Final, Self
 
 import numpy as np
-from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError
-from google.protobuf.unknown_fields import UnknownFieldSet
 
 from podscope_analyzers.hlo.programs import Program, Programs
 from podscope_analyzers.hlo.shapes import bit_width, leaves
 from podscope_analyzers.planes import XLA_MODULES, XLA_OPS, is_tensor_core
-from podscope_analyzers.prepared import PreparedLine, PreparedPlane, PreparedSpace
+from podscope_analyzers.prepared import PreparedLine, PreparedSpace
+from podscope_analyzers.prepared_metadata import PreparedMetadata
 from podscope_protos.v1 import hlo_pb2
 
 _CATEGORIES: Final = ("host send", "host recv")
@@ -172,6 +171,10 @@ def group_size(info: bytes) -> int:
 
 def _parts(message: bytes) -> dict[int, list[bytes]]:
     """The nested messages of a message by field number."""
+    # Of no use to captures without such a transfer, which are most.
+    from google.protobuf.empty_pb2 import Empty
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
     found: dict[int, list[bytes]] = {}
     try:
         parsed = UnknownFieldSet(Empty.FromString(message))
@@ -227,7 +230,10 @@ def host_slice_transfers(space: PreparedSpace, programs: Programs) -> SliceTrans
     for plane in space.planes:
         if not is_tensor_core(plane.name):
             continue
-        ops = _transfer_ops(plane, programs)
+        table = plane.event_metadata
+        ops = table.made_of(
+            np.arange(table.empty_row), "transfers", partial(_transfer_ops, table, programs)
+        )
         modules, line = plane.line(XLA_MODULES), plane.line(XLA_OPS)
         if not ops or modules is None or line is None:
             continue
@@ -256,12 +262,11 @@ def _known_to_reference(events: Iterable[_Event]) -> Iterator[_Event]:
             yield op, start, end
 
 
-def _transfer_ops(plane: PreparedPlane, programs: Programs) -> dict[int, _Op]:
-    """The transfers' operations by row of the plane's event metadata."""
-    table = plane.event_metadata
+def _transfer_ops(table: PreparedMetadata, programs: Programs) -> dict[int, _Op]:
+    """The transfers' operations by row of a plane's event metadata."""
     found: dict[int, _Op] = {}
     channels: dict[int, dict[tuple[bool, int], hlo_pb2.HloInstructionProto]] = {}
-    for row in range(len(table)):
+    for row in range(table.empty_row):
         stats = table.stats(row)
         category = stats.get("hlo_category")
         program_id = stats.get("program_id")

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podscope_analyzers.kernels.factorise import factorise
+from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.spread import Spread, spreads_of
 
 Int64s = NDArray[np.int64]
@@ -125,7 +126,7 @@ class StepTimes:
 
     def bounded(self) -> "StepTimes":
         """At most ``MAX_CELLS`` pairs: of few operations more steps, of many the longest."""
-        steps, all_ops = np.unique(self.step), np.unique(self.op)
+        steps, all_ops = distinct(self.step), distinct(self.op)
         most_steps = min(max(MAX_CELLS // max(len(all_ops), 1), MIN_KEPT_STEPS), MAX_STEPS)
         first, last = self.first, self.last
         if len(steps) > most_steps:

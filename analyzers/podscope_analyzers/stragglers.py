@@ -11,7 +11,6 @@ the step that matters, and by several times what its lateness varies from step t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy.typing as npt
 
 from podscope_analyzers.arrivals import Arrivals
 from podscope_analyzers.lateness import lateness
+from podscope_analyzers.sorted_values import median
 
 Float64s = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
@@ -176,14 +176,14 @@ def find_stragglers(hosts: Sequence[HostWork]) -> StragglerReport:
     waiting_ratio = float(waiting[is_there].sum()) / spent if spent > 0 else None
     late = lateness(own)
     steps = _slowest(hosts, own, late)
-    typical_step = float(np.median(total[is_there])) if is_there.any() else 0.0
+    typical_step = median(total[is_there]) if is_there.any() else 0.0
     slow_cores = _slow_cores(hosts, typical_step)
     if len(hosts) < 2:
         return StragglerReport("one_host", steps, (), waiting_ratio, slow_cores)
     is_shared = is_there.sum(axis=0) >= 2
     if int(is_shared.sum()) < MIN_STEPS:
         return StragglerReport("too_few_steps", steps, (), waiting_ratio, slow_cores)
-    typical_step = float(np.median(total[:, is_shared][is_there[:, is_shared]]))
+    typical_step = median(total[:, is_shared][is_there[:, is_shared]])
     judged = _judge(late, typical_step)
     compared = _Compared(hosts, is_there)
     found = [
@@ -192,7 +192,7 @@ def find_stragglers(hosts: Sequence[HostWork]) -> StragglerReport:
     ]
     found.sort(key=lambda s: (-s.lateness_ps, s.host))
     verdict: Verdict = "straggler" if found else "even"
-    slowest = float(np.median([step.lateness_ps for step in steps if step is not None]))
+    slowest = median([step.lateness_ps for step in steps if step is not None])
     return StragglerReport(
         verdict,
         steps,
@@ -264,6 +264,9 @@ def deviations(units: int, freedom: float) -> float:
         units: How many are compared.
         freedom: Degrees of freedom of the standard error; few of them have heavier tails.
     """
+    # It loads fractions, decimals and random numbers: only for those who compare units.
+    from statistics import NormalDist
+
     normal = NormalDist().inv_cdf(1 - FALSE_ALARMS / max(units, 1))
     # Student's t by the first term of its expansion about the normal.
     return max(MIN_DEVIATIONS, normal * (1 + (normal**2 + 1) / (4 * max(freedom, 0.5))))
@@ -283,7 +286,7 @@ _MANY = 64
 
 
 def _spread(typical: Float64s) -> float:
-    return _MAD_TO_SIGMA * float(np.median(np.abs(typical - np.median(typical))))
+    return _MAD_TO_SIGMA * median(np.abs(typical - median(typical)))
 
 
 def _straggler(
@@ -441,7 +444,7 @@ class _Series:
     def excess(self, index: int) -> float:
         """Median over the steps of what a host takes longer than the others' median."""
         late = self._late[index]
-        return float(np.median(late[~np.isnan(late)]))
+        return median(late[~np.isnan(late)])
 
     def typical(self, index: int) -> tuple[float, float]:
         """A host's own median, and that of all the others' steps; 0 where these have none."""
@@ -452,11 +455,11 @@ class _Series:
         taken = taken[taken < len(ordered)]
         others = len(ordered) - len(taken)
         if not others:
-            return float(np.median(own)), 0.0
+            return median(own), 0.0
         # Of the sorted values, the middle places move up past those that the host itself takes.
         middle = np.array([(others - 1) // 2, others // 2])
         middle += np.searchsorted(taken - np.arange(len(taken)), middle, side="right")
-        return float(np.median(own)), float(ordered[middle].mean())
+        return median(own), float(ordered[middle].mean())
 
     @cached_property
     def _ordered(self) -> tuple[Float64s, npt.NDArray[np.intp]]:

@@ -6,8 +6,6 @@ import time
 from functools import lru_cache
 from typing import Any, Final
 
-import psutil
-
 _AT_MOST_EVERY_S: Final = 0.5
 
 
@@ -23,7 +21,7 @@ class MemoryGuard:
     """
 
     def __init__(self, growth_bytes: int) -> None:
-        self._limit = psutil.Process().memory_info().rss + growth_bytes
+        self._limit = _resident_bytes() + growth_bytes
         self._lock = threading.Lock()
         self._next = 0.0
 
@@ -32,11 +30,18 @@ class MemoryGuard:
         if time.monotonic() < self._next or not self._lock.acquire(blocking=False):
             return
         try:
-            if psutil.Process().memory_info().rss > self._limit:
+            if _resident_bytes() > self._limit:
                 give_back_free_memory()
                 self._next = time.monotonic() + _AT_MOST_EVERY_S
         finally:
             self._lock.release()
+
+
+def _resident_bytes() -> int:
+    # Analysis processes only give back.
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
 
 
 @lru_cache(maxsize=1)

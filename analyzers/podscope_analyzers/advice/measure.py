@@ -26,6 +26,7 @@ from podscope_analyzers.op_metrics.rates import UNKNOWN_BOUND, Roofline
 from podscope_analyzers.overview_steps import CATEGORY_IDS, complete_steps
 from podscope_analyzers.own_input import input_evidence, input_share
 from podscope_analyzers.result import Scope
+from podscope_analyzers.sorted_values import median
 from podscope_analyzers.step_categories import COLLECTIVES, Int64s, own_categories_ps
 from podscope_analyzers.steps import StepDatabase
 from podscope_analyzers.summary import flops_per_second
@@ -351,8 +352,8 @@ def outliers(shares: Sequence[tuple[str, float]]) -> tuple[tuple[str, float], ..
     if len(shares) < _LEAST_HOSTS:
         return ()
     values = np.array([share for _, share in shares])
-    distance = np.abs(values - np.median(values))
-    scale = max(float(np.median(distance)), _LEAST_DEVIATION)
+    distance = np.abs(values - median(values))
+    scale = max(median(distance), _LEAST_DEVIATION)
     order = np.argsort(-distance, kind="stable")
     far = order[_NORMAL_QUARTILE * distance[order] / scale > _OUTLIER]
     return tuple(shares[index] for index in far.tolist())

@@ -7,6 +7,7 @@ import numpy as np
 from podscope_analyzers.planes import DERIVED_LAUNCH, LAUNCHES
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane
 from podscope_analyzers.prepared_lines import derived_line
+from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.xspace.columns import Int64s
 
 _STATS = ("correlation_id", "device_id")
@@ -75,7 +76,7 @@ def step_launches(host: PreparedPlane) -> dict[int, Launches]:
         return {}
     begin = np.minimum.reduceat(start, first)
     found = {}
-    for device_number in np.unique(device_id).tolist():
+    for device_number in distinct(device_id).tolist():
         own = np.flatnonzero(device_id[first] == device_number)
         own = own[np.argsort(begin[own], kind="stable")]
         found[device_number] = Launches(

@@ -25,6 +25,7 @@ from podscope_analyzers.kernels.forest import (
 )
 from podscope_analyzers.planes import HOST_PLANE
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane
+from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.xspace import Columns
 from podscope_analyzers.xspace.columns import Int32s, Int64s
 
@@ -256,7 +257,7 @@ class Forest:
         """Names of some nodes' events."""
         found = [""] * len(nodes)
         line_of = np.searchsorted(self._bases, nodes, side="right") - 1
-        for at in np.unique(line_of).tolist():
+        for at in distinct(line_of).tolist():
             line, own = self.lines[at], np.flatnonzero(line_of == at)
             rows = line.metadata()[nodes[own] - line.base]
             for place, row in zip(own.tolist(), rows.tolist(), strict=True):

@@ -5,6 +5,7 @@ import numpy as np
 from podscope_analyzers.planes import DERIVED_STEPS, STEPS
 from podscope_analyzers.prepared import PreparedPlane
 from podscope_analyzers.prepared_lines import derived_line
+from podscope_analyzers.sorted_values import distinct
 
 
 def derive_steps(plane: PreparedPlane) -> None:
@@ -33,7 +34,7 @@ def derive_steps(plane: PreparedPlane) -> None:
     begin = start[order[first]]
     end = np.maximum.reduceat(start[order] + duration[order], first)
     ids = filled[first]
-    rows = {int(g): plane.event_metadata.add(str(g)) for g in np.unique(ids)}
+    rows = {int(g): plane.event_metadata.add(str(g)) for g in distinct(ids)}
     steps = derived_line(
         plane,
         name=STEPS,

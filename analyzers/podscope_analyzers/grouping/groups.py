@@ -9,6 +9,7 @@ import numpy as np
 from podscope_analyzers.grouping.event_types import IMPLICIT_ROOTS, NodeType
 from podscope_analyzers.grouping.forest import Forest, Links
 from podscope_analyzers.kernels.forest import spread_groups
+from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.xspace.columns import Bools, Int32s, Int64s
 
 _MOST_PAIRS: Final = 1 << 22
@@ -97,14 +98,14 @@ class Groups:
         while len(front):
             self.group[front] = group_id
             found = [_of_all(forest.down, front)]
-            hubs = np.unique(_of_all(forest.made, front))
+            hubs = distinct(_of_all(forest.made, front))
             found.append(_of_all(forest.hub_consumers, hubs))
             child = forest.first_child[front]
             while (child >= 0).any():
                 child = child[child >= 0]
                 found.append(child.astype(np.int64))
                 child = forest.next_sibling[child]
-            reached = np.unique(np.concatenate(found))
+            reached = distinct(np.concatenate(found))
             front = reached[self.group[reached] < 0]
 
     def relations(self) -> set[tuple[int, int]]:
@@ -149,8 +150,8 @@ class Groups:
         group = self.group[links.items].astype(np.int64)
         known = group >= 0
         width = len(self.root) + 1
-        distinct = np.unique(hub[known] * width + group[known])
-        return distinct // width, distinct % width
+        pairs = distinct(hub[known] * width + group[known])
+        return pairs // width, pairs % width
 
     def is_named(self, *, device_roots: Bools | None = None) -> Bools:
         """Which groups a user named, shape (g,).
@@ -250,7 +251,7 @@ def group_forest(forest: Forest) -> Groups:
 def _dataset_ids(forest: Forest) -> Int64s:
     """Ids of the functions that tf.data runs: they are no steps."""
     ids = forest.stat("id")
-    found: Int64s = np.unique(ids.values[forest.types[ids.events] == NodeType.TF_DATA_RUN])
+    found: Int64s = distinct(ids.values[forest.types[ids.events] == NodeType.TF_DATA_RUN])
     return found
 
 

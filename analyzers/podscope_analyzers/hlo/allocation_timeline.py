@@ -4,12 +4,12 @@ Both draw the same rectangles on one square canvas, so a browser shows the page 
 anything, and whoever reads the reference's graph finds the same graph in it.
 """
 
-import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from podscope_analyzers.hlo.memory_usage import Block, MemoryUsage
+from podscope_analyzers.html_text import escape
 
 CANVAS_POINTS: Final = 4096
 CONTAINER_COLOR: Final = "#ffffff"
@@ -183,7 +183,7 @@ def timeline_page(usage: MemoryUsage) -> str:
     shapes = []
     for one in drawn:
         top = CANVAS_POINTS - one.y - one.height
-        told = html.escape(tooltip(one.block, counts).strip())
+        told = escape(tooltip(one.block, counts).strip())
         shapes.append(
             f'<rect x="{one.x:.2f}" y="{top:.2f}" width="{one.width:.2f}" '
             f'height="{one.height:.2f}" fill="{one.color}"><title>{told}</title></rect>'
@@ -191,12 +191,12 @@ def timeline_page(usage: MemoryUsage) -> str:
         if one.label:
             shapes.append(
                 f'<text x="{one.x + one.width / 2:.2f}" y="{top + one.height / 2:.2f}" '
-                f'font-size="{one.font:.1f}">{html.escape(one.label)}</text>'
+                f'font-size="{one.font:.1f}">{escape(one.label)}</text>'
             )
     # Only an end tag could end the script: a backslash breaks it, and DOT reads past it.
     dot = dot_graph(drawn, counts).replace("</", "<\\/")
     return _PAGE.format(
-        title=html.escape(usage.program.title),
+        title=escape(usage.program.title),
         canvas=CANVAS_POINTS,
         shapes="\n".join(shapes),
         dot=dot,

@@ -1,6 +1,5 @@
 """Which program and which instruction a request names, and what is near a name that is unknown."""
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -120,6 +119,8 @@ def required_node(program: Program, name: str, *, computations_first: bool = Fal
 
 def near(name: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: what is nearest, or some of what there is."""
+    import difflib
+
     listed = list(known)[:_MAX_COMPARED]
     close = difflib.get_close_matches(name[:_SHOWN], listed, n=3, cutoff=0.4)
     if close:

@@ -16,6 +16,7 @@ from podscope_analyzers.inference.stats import (
     Int64s,
     Rows,
 )
+from podscope_analyzers.sorted_values import distinct
 
 TENSOR_PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9)
 _REQUEST_SUMS = ("duration_ps", "size", *REQUEST_TIMES)
@@ -169,15 +170,15 @@ def _sizes(
         key = key + stats.batches["host"][batches] * width
         wanted = wanted + stats.requests["host"][linked] * width
     # Of equal keys the last counts: the longest.
-    distinct, last = np.unique(key[::-1], return_index=True)
+    known, last = np.unique(key[::-1], return_index=True)
     batch_of_key = batches[::-1][last]
-    if not len(distinct):
+    if not len(known):
         return ()
-    at = np.minimum(np.searchsorted(distinct, wanted), len(distinct) - 1)
-    hit = distinct[at] == wanted
+    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    hit = known[at] == wanted
     linked, linked_size = linked[hit], size[batch_of_key[at[hit]]]
     found = []
-    for one in np.unique(size[batches]).tolist():
+    for one in distinct(size[batches]).tolist():
         of_size = _average(stats.requests, linked[linked_size == one], _REQUEST_SUMS)
         own = batches[size[batches] == one]
         batches_of_size = _average(stats.batches, own, _BATCH_SUMS)
@@ -212,7 +213,7 @@ def _tensors(stats: InferenceStats, model: str) -> tuple[TensorTransfers, ...]:
         tensors = tensors.take(np.flatnonzero(tensors["model"] == stats.models.index(model)))
     order = np.argsort(tensors["time_ps"], kind="stable")
     found = []
-    for pattern in np.unique(tensors["pattern"]).tolist():
+    for pattern in distinct(tensors["pattern"]).tolist():
         rows = tensors.take(order[tensors["pattern"][order] == pattern])
         places = at_percentiles(rows["weight"], TENSOR_PERCENTILES)
         times = tuple(rows["time_ps"][places].tolist())

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from podscope_analyzers.grouping.groups import Groups
 from podscope_analyzers.inference.stats import BatchingParameters
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane, PreparedSpace
+from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.xspace import Columns
 from podscope_analyzers.xspace.columns import DOUBLE, INT64, UINT64
 
@@ -185,7 +186,7 @@ def _of_line(
     rows, kind, root = _of_note(columns, known, kinds, is_server)
     if not len(rows):
         return
-    occurring.update(np.unique(kind[rows]).tolist())
+    occurring.update(distinct(kind[rows]).tolist())
     group = np.asarray(line.group_id, np.int64)
     rows = rows[group[rows] >= 0]
     if not len(rows):
@@ -205,7 +206,7 @@ def _of_line(
     names = line.plane.event_metadata.names
     code_of_row = {
         row: table.setdefault(names[row], len(table))
-        for row in np.unique(columns.metadata[rows]).tolist()
+        for row in distinct(columns.metadata[rows]).tolist()
     }
     found["name"] = np.array([code_of_row[row] for row in columns.metadata[rows].tolist()])
     yield found

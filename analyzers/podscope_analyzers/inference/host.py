@@ -37,6 +37,7 @@ from podscope_analyzers.inference.stats import (
 from podscope_analyzers.op_metrics.grouping import group_rows
 from podscope_analyzers.planes import XLA_MODULES, is_gpu, is_tensor_core
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane, PreparedSpace
+from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.steps.event_types import EventType
 
 Int64s = npt.NDArray[np.int64]
@@ -292,8 +293,8 @@ class _Host:
         if earliest:
             order = np.lexsort((-when, groups))
             groups, when = groups[order], when[order]
-        distinct, last = np.unique(groups[::-1], return_index=True)
-        return distinct, when[::-1][last]
+        known, last = np.unique(groups[::-1], return_index=True)
+        return known, when[::-1][last]
 
     def _breakdown(
         self, device: Spans, begin: Int64s, end: Int64s
@@ -462,7 +463,7 @@ def _program_ids(line: PreparedLine) -> Int64s:
     metadata = line.plane.event_metadata
     of_row = np.full(len(metadata), _NO_PROGRAM)
     columns = line.columns(("program_id",))
-    for row in np.unique(columns.metadata).tolist():
+    for row in distinct(columns.metadata).tolist():
         told = metadata.stats(row).get("program_id")
         named = _NAMED_PROGRAM.search(metadata.names[row])
         number = told if isinstance(told, int) else int(named[1]) if named else _NO_PROGRAM

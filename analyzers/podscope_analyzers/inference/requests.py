@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from podscope_analyzers.inference.events import Kind, Relations, ServingEvents
 from podscope_analyzers.inference.stats import MAX_MODELS
+from podscope_analyzers.sorted_values import distinct
 
 Int64s = npt.NDArray[np.int64]
 
@@ -31,7 +32,7 @@ class Groups:
     @classmethod
     def of(cls, groups: Int64s) -> "Groups":
         """The distinct ones of some groups."""
-        return cls(np.unique(groups))
+        return cls(distinct(groups))
 
     def rows(self, groups: Int64s) -> Int64s:
         """The place of every group among these, -1 for none."""

@@ -1,8 +1,8 @@
 """What an operation's row says of it beside its numbers."""
 
 from dataclasses import dataclass
-from html import escape
 
+from podscope_analyzers.html_text import escape
 from podscope_analyzers.op_metrics.database import CoreType, OpDatabase
 from podscope_analyzers.op_names import is_outside_compilation
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from podscope_analyzers.op_metrics.database import OpDatabase
 from podscope_analyzers.op_metrics.texts import TextTable
+from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.step_times import StepTimes
 from podscope_analyzers.steps.database import StepDatabase
 
@@ -116,7 +117,7 @@ class PodStepTimes:
         host = np.repeat(np.arange(len(first_step)), self.hosts["cells"])
         step = self.cells["step"] - first_step[host]
         kept = np.flatnonzero(takes_part[host] & (step >= 0) & (step < step_count))
-        known = np.unique(host[kept])
+        known = distinct(host[kept])
         if not len(known):
             return StepTimes()
         begin, end = int(first[known].max()), int(last[known].min())

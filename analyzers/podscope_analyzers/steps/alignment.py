@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from podscope_analyzers.sorted_values import median
 from podscope_analyzers.steps.database import Int64s
 from podscope_analyzers.steps.intersection import intersect_spans
 
@@ -55,8 +56,8 @@ def align_lacking(
     if not recorded.any():
         return None
     # By both: a host whose steps are longer has fewer, and one that is quick covers less.
-    is_lacking = workers & (counts < MIN_RECORDED * float(np.median(counts[recorded])))
-    is_lacking &= covered < MIN_RECORDED * float(np.median(covered[recorded]))
+    is_lacking = workers & (counts < MIN_RECORDED * median(counts[recorded]))
+    is_lacking &= covered < MIN_RECORDED * median(covered[recorded])
     whole = workers & ~is_lacking
     if not is_lacking.any():
         return None
@@ -85,7 +86,7 @@ def _nearest(own: Int64s, line: Int64s, length_ps: int) -> Int64s:
     """The nearest time of a line, ascending, for each of some; -1 beyond half a step from all."""
     if not len(own):
         return np.zeros(0, np.int64)
-    period = float(np.median(np.diff(line))) if len(line) > 1 else float(length_ps)
+    period = median(np.diff(line)) if len(line) > 1 else float(length_ps)
     after = np.clip(np.searchsorted(line, own), 0, len(line) - 1)
     before = np.maximum(after - 1, 0)
     nearest = np.where(own - line[before] <= np.abs(line[after] - own), before, after)

@@ -13,6 +13,7 @@ from podscope_analyzers.planes import (
     is_tensor_core,
 )
 from podscope_analyzers.prepared import PreparedPlane, PreparedSpace
+from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.steps.database import (
     IDLE,
     SPARSE_CORE_OFFSET,
@@ -162,7 +163,7 @@ def tpu_step_database(events: StepEvents) -> StepDatabase:
         np.add.at(breakdown_ps, where, events.core_self_ps[known])
         in_breakdown[where] = True
     row_begin, row_duration = begin[row_step], whole[row_step]
-    for core in np.unique(core_id[core_id >= SPARSE_CORE_OFFSET]):
+    for core in distinct(core_id[core_id >= SPARSE_CORE_OFFSET]):
         own_begin, own_duration = longest_markers(events, steps, events.marker_core == core)
         rows = core_id == core
         row_begin = np.where(rows, own_begin[row_step], row_begin)

@@ -25,6 +25,7 @@ from podscope_analyzers.planes import (
     line_id,
 )
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane
+from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.step_times import StepTimes
 from podscope_analyzers.steps.database import SPARSE_CORE_OFFSET, Collectives, Int64s
 from podscope_analyzers.steps.event_types import EventType
@@ -243,7 +244,7 @@ def _tpu_ops(line: PreparedLine, core: int) -> tuple[StepEvents, StepTimes]:
     cell_self_ps = np.where(is_counted, sums.self_ps[by_appearance], 0)
     # A step whose operations do not count keeps its core.
     width = len(operations.categories) + 1
-    step_order = np.unique(cell_step)
+    step_order = distinct(cell_step)
     key = np.searchsorted(step_order, cell_step) * width + operations.category[cell_row] + 1
     keys, key_at = np.unique(key, return_inverse=True)
     category_ps = np.zeros(len(keys), np.int64)

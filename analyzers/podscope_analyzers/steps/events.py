@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.steps.database import Collectives, Int64s
 from podscope_analyzers.steps.work import WIDTH
 
@@ -76,7 +77,7 @@ class StepEvents:
 
     def steps(self) -> Int64s:
         """Ids of the steps, ascending."""
-        found: Int64s = np.unique(
+        found: Int64s = distinct(
             np.concatenate(
                 [
                     _distinct(ids)
@@ -130,7 +131,7 @@ class StepEvents:
 
 def _distinct(ids: Int64s) -> Int64s:
     """Ids without repeats; those of events, which come in runs, in a fraction of a sort's time."""
-    return np.unique(ids[np.flatnonzero(np.append(True, ids[1:] != ids[:-1])[: len(ids)])])
+    return distinct(ids[np.flatnonzero(np.append(True, ids[1:] != ids[:-1])[: len(ids)])])
 
 
 _SPECIAL = frozenset({"names", "collectives", "core_category", "categories"})

@@ -10,6 +10,7 @@ from podscope_analyzers.kernels import nest
 from podscope_analyzers.kernels.forest import spread_below
 from podscope_analyzers.op_names import OpCategory, is_infeed_enqueue, parse_op_name
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane
+from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.steps.database import Bools, Int64s
 from podscope_analyzers.steps.event_types import EventType
 from podscope_analyzers.steps.events import HOST_MARKER, StepEvents, unite
@@ -165,7 +166,7 @@ def _produced(plane: PreparedPlane) -> NDArray[np.void] | None:
         present = columns.stat("_pt").present() & columns.stat("_p").present()
         if present.any():
             found.append(_pairs(columns, "_pt", "_p")[present])
-    return np.unique(np.concatenate(found)) if found else None
+    return distinct(np.concatenate(found)) if found else None
 
 
 def _pairs(columns: Columns, kind: str, number: str) -> NDArray[np.void]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from podscope_analyzers.kernels.sieve import find_levels, take_outer
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane
+from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.steps.database import Int64s
 from podscope_analyzers.steps.event_types import EventType
 from podscope_analyzers.steps.events import HOST_MARKER, StepEvents, unite
@@ -202,4 +203,4 @@ def _most_at_once(empty: Sequence[tuple[Int64s, Int64s]]) -> tuple[int, Int64s]:
     order = np.lexsort((moment, step))
     step, moment = step[order], moment[order]
     first = np.flatnonzero(np.append(True, (step[1:] != step[:-1]) | (moment[1:] != moment[:-1])))
-    return int(np.diff(np.append(first, len(step))).max()), np.unique(moment)
+    return int(np.diff(np.append(first, len(step))).max()), distinct(moment)

@@ -25,6 +25,7 @@ from podscope_analyzers.pod_tables import (
 )
 from podscope_analyzers.reasons import hosts_not_compared, reasons_for_steps
 from podscope_analyzers.result import Cell, Column, Reason, Scope, Table, ToolResult
+from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.step_categories import (
     CATEGORY_NAMES,
     Int64s,
@@ -79,7 +80,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
             "device_type": stats.run_environment.device_type,
             "step_count": len(stats.all_steps),
             "host_count": len(works),
-            "core_count": len(np.unique(stats.all_steps.core_id)),
+            "core_count": len(distinct(stats.all_steps.core_id)),
             "row_count": window.row_count,
             "first_step": window.first_step,
             "listed_step_count": window.step_count,

@@ -1,6 +1,5 @@
 """Events of one line as columns: one array per field, one pair of arrays per stat."""
 
-import gzip
 import io
 import zlib
 from collections.abc import Mapping
@@ -56,6 +55,8 @@ def unpack_gzip(packed: bytes, limit: int) -> bytes:
     Raises:
         XSpaceError: not gzip, cut short, or more than ``limit`` bytes unpacked.
     """
+    import gzip
+
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as stream:
             unpacked = stream.read(limit + 1)

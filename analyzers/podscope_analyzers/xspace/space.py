@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from typing import Final, TypeVar
 
@@ -560,6 +559,8 @@ class XSpace:
             for line in ordered:
                 line.columns(wanted)
             return
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(workers, thread_name_prefix="decode") as pool:
             for _ in pool.map(lambda line: line.columns(wanted), ordered):
                 pass

@@ -6,6 +6,7 @@ forked (threads and gRPC channels do not survive a fork), kept warm, and replace
 number of tasks.
 """
 
+import gc
 import importlib
 import multiprocessing
 import os
@@ -21,10 +22,13 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from podscope_collector.errors import AnalysisFailedError
+from podscope_collector.memory import give_back_free_memory
 
 _SPAWN = multiprocessing.get_context("spawn")
 _GIB = 1 << 30
 _NICENESS = 5
+# New objects between two looks for garbage, instead of 700: what modules make as they load stays.
+_OBJECTS_PER_LOOK = 10_000
 
 
 class AnalysisProcesses:
@@ -180,6 +184,7 @@ def _serve(pipe: Connection, memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # On one machine with the fan-out: the other hosts of a capture are still being received.
     os.nice(_NICENESS)
+    gc.set_threshold(_OBJECTS_PER_LOOK)
     while True:
         try:
             function, arguments = pipe.recv()
@@ -190,6 +195,9 @@ def _serve(pipe: Connection, memory_bytes: int) -> None:
             pipe.send(answer)
         except OSError:
             return
+        # It may wait for long now, and others need the memory.
+        del answer, arguments
+        give_back_free_memory()
 
 
 def _answer(function: str, arguments: dict[str, Any]) -> tuple[str, Any]:

@@ -1,4 +1,5 @@
 import dataclasses
+import gc
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,3 +122,29 @@ def test_an_unreadable_event_of_a_single_file_is_told_with_its_host(
         main(["analyze", str(path), "--tool", "framework_op_stats"])
     assert end.value.code == 4
     assert capsys.readouterr().err.startswith("podscope: w0: not a valid XSpace")
+
+
+@pytest.mark.parametrize("device", ["cpu", "tpu-v5e", "gpu-h100"])
+def test_nothing_of_a_host_waits_for_the_garbage_collector(device: str) -> None:
+    raw = _raw(device)
+
+    def work() -> None:
+        partial = analyze_host(raw, "h")
+        for tool in TOOLS:
+            run_tool(tool, [partial], Scope(["h"])).to_json()
+
+    # Modules and what they keep are made by the first run.
+    work()
+    gc.collect()
+    gc.disable()
+    try:
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        work()
+        gc.collect()
+        kinds = {type(one).__name__ for one in gc.garbage}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert not kinds & {"XSpace", "Line", "PreparedLine", "Program", "HostPartial", "CaptureStats"}
+    assert not any(kind in kinds for kind in ("ndarray", "DecodedLine", "Sifted", "OpDatabase"))

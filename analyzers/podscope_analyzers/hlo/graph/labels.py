@@ -1,6 +1,5 @@
 """What stands in the boxes of a drawing: names, attributes, shapes, and constants given to them."""
 
-import html
 from collections.abc import Iterator
 from math import prod
 from typing import Final
@@ -11,6 +10,7 @@ from podscope_analyzers.hlo.shapes import is_tuple, leaves
 from podscope_analyzers.hlo.text import Printer, Style
 from podscope_analyzers.hlo.text.literal_text import literal_text
 from podscope_analyzers.hlo.text.shape_text import shape_text
+from podscope_analyzers.html_text import escape
 
 _MAX_CALLS: Final = 64
 _MAX_SHAPE: Final = 64
@@ -28,7 +28,7 @@ _DIMENSION_NUMBERS: Final = (
 
 def escaped(text: str) -> str:
     """Text inside a label, with quotation marks but no apostrophes escaped."""
-    return html.escape(text, quote=False).replace('"', "&quot;")
+    return escape(text, quote=False).replace('"', "&quot;")
 
 
 class Labels:
@@ -166,7 +166,7 @@ class Labels:
         """What the compiler's backend noted, where that is wanted."""
         if self._shows_backend and proto.backend_config:
             text = proto.backend_config.decode("utf-8", "replace")
-            yield f'backend_config="{html.escape(text, quote=False)}"'
+            yield f'backend_config="{escape(text, quote=False)}"'
 
     def noted(self, proto: Instruction) -> str:
         """The framework operation and source lines that it is from, for the tooltip."""

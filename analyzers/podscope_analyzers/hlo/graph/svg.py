@@ -1,12 +1,12 @@
 """A scene as one page that draws itself and loads nothing."""
 
 from collections.abc import Iterator
-from html import escape
 from typing import Final
 
 from podscope_analyzers.hlo.graph.colours import colour
 from podscope_analyzers.hlo.graph.scene import Box, Scene
 from podscope_analyzers.hlo.text.shape_text import shape_text
+from podscope_analyzers.html_text import escape
 
 _MARGIN: Final = 16
 _LETTERS: Final = 40

@@ -18,6 +18,7 @@ from podscope_analyzers.op_metrics.tpu.lines import (
 from podscope_analyzers.op_metrics.tpu.merging import merge_ops
 from podscope_analyzers.plane_views import OpPlane
 from podscope_analyzers.planes import SPARSE_CORE_MODULES, SPARSE_CORE_OPS
+from podscope_analyzers.sorted_values import distinct
 
 
 def sparse_core_ops(plane: OpPlane) -> Mapping[ModuleKey, OpDatabase]:
@@ -58,7 +59,7 @@ def sparse_core_ops(plane: OpPlane) -> Mapping[ModuleKey, OpDatabase]:
         module = np.minimum(module, len(end) - 1)
         inside &= (start[module] <= op_start) & (op_start + op_duration <= end[module])
         key_of_op = np.where(inside, module_key[module], -1)
-        for number in np.unique(key_of_op[inside]).tolist():
+        for number in distinct(key_of_op[inside]).tolist():
             sums = op_sums(columns, len(plane.event_metadata), {}, key_of_op == number)
             parts.setdefault(number, []).append(sums)
     total = np.zeros(len(numbers), np.int64)
