@@ -117,7 +117,7 @@ def _fail_for_missing_package(name: str, error: ModuleNotFoundError) -> NoReturn
 
 # New objects between two looks for garbage, instead of 700. What modules make as they load stays,
 # and to go through it again and again takes a seventh of a short command.
-_OBJECTS_PER_LOOK = 10_000
+_OBJECTS_PER_LOOK = 50_000
 
 
 def _run(name: str, args: Sequence[str]) -> int:

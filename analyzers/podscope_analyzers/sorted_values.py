@@ -14,10 +14,10 @@ T = TypeVar("T", bound=np.generic)
 
 
 def distinct(values: npt.NDArray[T]) -> npt.NDArray[T]:
-    """Every value once, ascending, shape (k,); of numbers that are no NaN."""
+    """Every value once, ascending, shape (k,); of numbers that are no NaN, or of rows of them."""
     ordered = np.sort(values, axis=None)
     is_first = np.ones(len(ordered), np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    is_first[1:] = ordered[1:] != ordered[:-1]
     return ordered[is_first]
 
 

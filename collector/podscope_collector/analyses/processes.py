@@ -28,7 +28,7 @@ _SPAWN = multiprocessing.get_context("spawn")
 _GIB = 1 << 30
 _NICENESS = 5
 # New objects between two looks for garbage, instead of 700: what modules make as they load stays.
-_OBJECTS_PER_LOOK = 10_000
+_OBJECTS_PER_LOOK = 50_000
 
 
 class AnalysisProcesses:

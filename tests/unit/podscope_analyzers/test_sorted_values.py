@@ -22,6 +22,11 @@ def test_distinct_values_of_a_table_are_of_all_its_cells() -> None:
     assert distinct(np.array([[3, 1], [1, 2]])).tolist() == [1, 2, 3]
 
 
+def test_rows_of_fields_are_told_apart_by_all_of_them() -> None:
+    rows = np.array([(1, 2), (1, 1), (1, 2)], np.dtype([("group", "i8"), ("id", "i8")]))
+    assert distinct(rows).tolist() == [(1, 1), (1, 2)]
+
+
 @given(_DOUBLES)
 def test_the_median_is_numpys_bit_for_bit(values: npt.NDArray[np.float64]) -> None:
     with np.errstate(all="ignore"):
