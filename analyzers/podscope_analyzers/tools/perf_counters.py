@@ -16,7 +16,10 @@ VERSION: Final = 1
 PARAMETERS: Final = {
     "counter": "counters whose name contains this text, in any case",
     "chip": "one chip by its number",
+    "device_type": "devices of one type, as their planes name it, or v6e, v7x",
+    "names_only": "1 for the counters alone, without their values",
 }
+_SHORT_TYPES: Final = {"v6e": "tpu v6 lite", "v7x": "tpu v7x"}
 _MAX_ROWS: Final = 20_000
 
 _COUNTER_COLUMNS: Final = (
@@ -53,9 +56,10 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
     """Every counter with its sums, then its values in the order of the file."""
     counters = stats.counters
     rows = _chosen(counters, parameters)
-    tables = {"counters": _sums(counters, rows), "values": _values(counters, rows)}
+    shown = rows[:0] if _names_only(parameters) else rows
+    tables = {"counters": _sums(counters, rows), "values": _values(counters, shown)}
     reasons: list[Reason] = [] if len(counters) else [NO_COUNTERS]
-    left_out = counters.left_out + max(len(rows) - _MAX_ROWS, 0)
+    left_out = counters.left_out + max(len(shown) - _MAX_ROWS, 0)
     if left_out:
         message = f"{left_out} values are not listed; at most {_MAX_ROWS} are."
         reasons.append(Reason("rows_left_out", message, "Choose with counter and chip."))
@@ -81,7 +85,19 @@ def _chosen(counters: Counters, parameters: Mapping[str, str]) -> Any:
             raise ParameterError(msg)
         codes = [i for i, plane in enumerate(counters.planes) if str(plane.chip) == chip]
         wanted &= np.isin(counters.columns["plane"], codes)
+    if kind := parameters.get("device_type", "").strip().lower():
+        kinds = [plane.device_type.lower() for plane in counters.planes]
+        codes = [i for i, one in enumerate(kinds) if one == _SHORT_TYPES.get(kind, kind)]
+        wanted &= np.isin(counters.columns["plane"], codes)
     return np.flatnonzero(wanted)
+
+
+def _names_only(parameters: Mapping[str, str]) -> bool:
+    text = parameters.get("names_only", "").strip().lower()
+    if text not in ("", "0", "1", "false", "true"):
+        msg = f"names_only must be 1 or 0, not '{text[:40]}'"
+        raise ParameterError(msg)
+    return text in ("1", "true")
 
 
 def _sums(counters: Counters, rows: Any) -> Table:
@@ -129,11 +145,19 @@ def _values(counters: Counters, rows: Any) -> Table:
 
 
 def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> object:
-    """The reference's table: counters in lower case, values in hexadecimal beside the number."""
+    """The reference's table: counters in lower case, values in hexadecimal beside the number.
+
+    Of names alone, a list of them.
+    """
     counters = stats.counters
     host = stats.hosts[0].host if stats.hosts else ""
     rows = []
-    for row in _chosen(counters, parameters).tolist():
+    chosen = _chosen(counters, parameters)
+    if _names_only(parameters):
+        codes = np.unique(counters.columns["counter"][chosen]).tolist()
+        names = {counters.texts["counter"][code].lower() for code in codes}
+        return [{"name": name} for name in sorted(names)]
+    for row in chosen.tolist():
         # A value of floating point reads as 0 there.
         value = counters.unsigned(row)
         cells: list[dict[str, object]] = [

@@ -171,6 +171,23 @@ def test_counters_can_be_chosen_by_name_and_chip() -> None:
         listed(partial, chip="x")
 
 
+@pytest.mark.parametrize(
+    ("device_type", "names"),
+    [("v6e", ["a", "b"]), ("tpu v6 lite", ["a", "b"]), ("v7x", []), ("", ["a", "b"])],
+)
+def test_names_alone_can_be_asked_for(device_type: str, names: list[str]) -> None:
+    partial = host([("B", 1), ("A", 2), ("B", 3)])
+    found = listed(partial, names_only="1", device_type=device_type)
+    assert [str(row[0]).lower() for row in found.tables["counters"].rows] == names
+    assert list(found.tables["values"].rows) == []
+    asked = {"names_only": "1", "device_type": device_type}
+    told = run_tool_xprof("perf_counters", [partial], asked)
+    assert told == [{"name": name} for name in names]
+    assert len(listed(partial, names_only="0").tables["values"].rows) == 3
+    with pytest.raises(ParameterError, match="names_only must be 1 or 0"):
+        listed(partial, names_only="some")
+
+
 @pytest.mark.case("2.T1")
 def test_the_references_table_has_hexadecimal_values() -> None:
     known: Any = run_tool_xprof("perf_counters", [host([("Cycles", 0xABCD)])])
