@@ -7,7 +7,7 @@ of entries, so the document holds for any capture of the pod. The guide explains
 from collections.abc import Sequence
 from typing import Any
 
-from podscope_agent.simulator.counters import step_counters
+from podscope_agent.simulator.counters import step_counters, unit_shares
 from podscope_agent.simulator.input_pipeline import slowest_iterator
 from podscope_agent.simulator.memory import LEAKING, peak_bytes
 from podscope_agent.simulator.pod import Pod
@@ -71,6 +71,7 @@ def planted_truth(pod: Pod, hosts: Sequence[ServedHost]) -> dict[str, Any]:
             "counters_per_core_step": step_counters(pod)
             if pod.counters and kind.family != "cpu"
             else {},
+            "unit_utilization_ratio": unit_shares(pod) if pod.counters else {},
             "slice_transfers": transfers_truth(program),
             "ops": [_op_truth(pod, op) for op in program.ops],
         },

@@ -11,6 +11,7 @@ from podscope_analyzers.result import Cell, Scope
 
 STEPS = 9
 LEAK_BYTES = 3 << 20
+STAGES = {"tpu-v5e": "map", "tpu-v6e": "read", "gpu-h100": "batch", "cpu": "read"}
 PODS = {
     device: Pod(
         device,
@@ -22,7 +23,7 @@ PODS = {
         leak_bytes=LEAK_BYTES,
         counters=True,
     )
-    for device, stage in {"tpu-v5e": "map", "gpu-h100": "batch", "cpu": "read"}.items()
+    for device, stage in STAGES.items()
 }
 SLOWEST = {"map": "ParallelMapV2", "batch": "BatchV2", "read": "TFRecord"}
 
@@ -122,6 +123,21 @@ def test_counters_add_up_to_what_was_planted(
         name: value * samples for name, value in planted.items()
     }
     assert {row["samples"] for row in rows} == ({samples} if planted else set())
+
+
+def test_units_of_a_v6e_are_as_busy_as_planted() -> None:
+    pod = Pod("tpu-v6e", 1, STEPS, 3, counters=True)
+    truth = planted_truth(pod, [ServedHost(0, pod.hostname(0), "", None)])["program"]
+    partial = analyze_host(build_xspace(pod), "h0")
+    units = _rows(partial, "utilization_viewer", "units")
+    planted = truth["unit_utilization_ratio"]
+    assert 0.1 < planted["MXU0"] < 1
+    assert 0 < planted["HBM Rd+Wr - core 0"] < 1
+    for device in range(pod.kind.cores_per_host):
+        found = {row["name"]: row["utilization_ratio"] for row in units if row["device"] == device}
+        assert {name: found[name] for name in planted} == pytest.approx(planted, rel=1e-9)
+        assert found["No MXU Busy"] == pytest.approx(1 - planted["2 MXU Busy"], rel=1e-9)
+        assert found["Vmem Stores"] == 0
 
 
 SLICES, HOSTS = 2, 4
