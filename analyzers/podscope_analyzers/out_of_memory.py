@@ -1,7 +1,7 @@
 """Reads what runtimes say when a request for memory cannot be served.
 
 Sizes are written with binary multiples by all of them, whatever the unit is called: XLA's
-``17.30G``, TensorFlow's ``2.50GiB``, PyTorch's ``20.00 MiB``.
+``17.30G``, TensorFlow's ``2.50GiB``, PyTorch's ``20.00 MiB``, NumPy's ``256. PiB``.
 """
 
 import re
@@ -11,15 +11,15 @@ from math import prod
 from typing import Final
 
 _MAX_MESSAGE: Final = 4000
-_SIZE: Final = r"([\d,]+(?:\.\d+)?) ?([KMGTP]?i?(?:B\b|bytes?\b|(?![A-Za-z])))"
-_POWERS: Final[Mapping[str, int]] = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+_SIZE: Final = r"([\d,]+(?:\.\d*)?) ?([KMGTPE]?i?(?:B\b|bytes?\b|(?![A-Za-z])))"
+_POWERS: Final[Mapping[str, int]] = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _TELLS: Final = re.compile(
     r"out of memory[ .:]|OOM when allocating|RESOURCE_EXHAUSTED.*(?:memory|alloc)|"
-    r"attempting to (?:reserve|allocate) \d",
+    r"attempting to (?:reserve|allocate) \d|can't allocate memory|Unable to allocate \d",
     re.IGNORECASE,
 )
 _REQUESTED: Final = (
-    re.compile(rf"(?:tried|trying) to allocate {_SIZE}", re.IGNORECASE),
+    re.compile(rf"(?:tried|trying|unable) to allocate {_SIZE}", re.IGNORECASE),
     re.compile(rf"attempting to (?:reserve|allocate) {_SIZE}", re.IGNORECASE),
     re.compile(rf"out of memory allocating {_SIZE}", re.IGNORECASE),
 )

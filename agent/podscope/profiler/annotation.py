@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Self
 
 from podscope.profiler import recording, step_times
+from podscope.profiler.failures import record_failure
 
 MetadataValue = bool | int | float | str
 
@@ -41,6 +42,7 @@ class Trace:
     ) -> None:
         # A span that began before the capture did has no start in it: it is left out, as the
         # frameworks' own annotations are.
+        record_failure(error)
         now_recording = recording.active
         if now_recording is not None and self._start_ns >= now_recording.start_ns:
             end_ns = time.perf_counter_ns()

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from podscope.profiler.errors import ProfilerAlreadyRunningError, ProfilerError
+from podscope.profiler.failures import record_failure
 from podscope.profiler.files import save_xspace, session_name
 from podscope.profiler.options import ProfilerOptions
 from podscope.profiler.session import Session
@@ -124,4 +125,5 @@ class Profile:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        record_failure(error)
         stop()

@@ -49,6 +49,8 @@ class Recording:
         # list.append is atomic in CPython, and each thread has a list of its own.
         self.spans: dict[int, list[Span]] = _SpansByThread(self._first_span)
         self._mark_thread = mark_thread
+        # Identity of the last error that was kept: it leaves one span after another.
+        self.last_failure = 0
 
     def add(self, name: str, start_ns: int, end_ns: int, metadata: Metadata) -> None:
         """Keep one span of the calling thread."""

@@ -3,6 +3,7 @@
 import contextlib
 import sys
 from collections.abc import Iterable, Iterator
+from types import TracebackType
 from typing import TypeVar
 
 from podscope.profiler import recording, step_times
@@ -57,8 +58,13 @@ class _Step:
         self._own = None
         step_times.of_process.take_back()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         if self._own is not None:
-            self._own.__exit__(None, None, None)
+            self._own.__exit__(kind, error, traceback)
         if self._jax is not None:
             self._jax.__exit__(None, None, None)

@@ -34,6 +34,11 @@ TORCH = (
     "which 10.00 MiB is free. Including non-PyTorch memory, this process has 39.9 GiB memory in "
     "use. Of the allocated memory 38.50 GiB is allocated by PyTorch, and 300.00 MiB is reserved."
 )
+TORCH_CPU = (
+    "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you "
+    "tried to allocate 70368744177664 bytes. Error code 12 (Cannot allocate memory)"
+)
+NUMPY = "Unable to allocate 8.00 TiB for an array with shape (1048576, 1048576) and type float64"
 TORCH_1 = (
     "CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 16.00 GiB total capacity; 14.50 GiB "
     "already allocated; 512.00 MiB free; 14.75 GiB reserved in total by PyTorch)"
@@ -50,6 +55,8 @@ TORCH_1 = (
         (TENSORFLOW, 2 * MIB, None, None, None),
         (BFC, 5 * GIB // 2, None, None, None),
         (TORCH, 20 * MIB, 10 * MIB, 77 * GIB // 2, 40 * GIB),
+        (TORCH_CPU, 64 << 40, None, None, None),
+        (NUMPY, 8 << 40, None, None, None),
         (TORCH_1, GIB, GIB // 2, 29 * GIB // 2, 16 * GIB),
     ],
 )
