@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 from google.protobuf.message import DecodeError
 
 from podscope_analyzers.hlo.instructions import Instruction
+from podscope_analyzers.hlo.payloads import put_back
 from podscope_analyzers.op_names import is_jax_training, is_tensorflow_training
 from podscope_analyzers.plane_views import OpPlane, OpSpace
 from podscope_protos.v1 import hlo_pb2
@@ -249,10 +250,16 @@ class Programs:
         if raw is None:
             return None
         try:
-            return Program(program_id, hlo_pb2.HloProto.FromString(raw))
+            proto = hlo_pb2.HloProto.FromString(raw)
         except DecodeError:
             # One damaged program is as one that was not captured; the rest stays readable.
             return None
+        put_back(proto.hlo_module)
+        return Program(program_id, proto)
+
+    def serialised(self, program_id: int) -> bytes:
+        """A program's HLO proto as the capture has it."""
+        return self._serialised[program_id % _SIGNED]
 
     def instruction(self, program_id: int, name: str) -> Instruction | None:
         """An instruction by its program and name."""

@@ -23,7 +23,15 @@ from podscope_analyzers.hlo.graph.scene import Scene, scene
 from podscope_analyzers.hlo.graph.svg import svg_page
 from podscope_analyzers.hlo.instructions import Instruction
 from podscope_analyzers.hlo.programs import Program
-from podscope_analyzers.hlo.text import LONG, SHORT, Printer, StackFrames, module_lines, module_text
+from podscope_analyzers.hlo.text import (
+    LONG,
+    SHORT,
+    ModuleText,
+    Printer,
+    StackFrames,
+    Style,
+    module_text,
+)
 from podscope_analyzers.hlo.text.shape_text import shape_text
 from podscope_analyzers.op_metrics.rates import GIBI, Roofline
 from podscope_analyzers.options import switch, whole_number
@@ -180,8 +188,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         node = _node(program, name or _default_node(program, costs))
         if is_text:
             style = replace(SHORT if kind == "short_txt" else LONG, metadata=metadata)
-            wanted = node.name if name and node is not None else ""
-            fields["text"] = _text(program, style, wanted, begin, limit)
+            fields["text"] = _text(program, style, node if name else None, begin, limit)
         if node is not None:
             fields["node"] = _node_fields(program, node, costs)
             tables["adjacent"] = _adjacent(program, node, costs)
@@ -227,9 +234,9 @@ def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> object:
         style = SHORT if kind == "short_txt" else LONG
         return module_text(program, replace(style, metadata=metadata))
     if kind == "pbtxt":
-        return str(program.proto)
+        return str(_as_stored(stats, program))
     if kind == "pb":
-        return program.proto.SerializeToString(deterministic=True)
+        return _as_stored(stats, program).SerializeToString(deterministic=True)
     if kind == "json":
         # The reference refuses it too.
         msg = "type json is not given; pb and pbtxt have the whole program"
@@ -259,6 +266,10 @@ def xprof_json(stats: CaptureStats, parameters: Mapping[str, str]) -> object:
     limit = _LIMITS["graph"][0]
     around = _around(program, node, width, 0, limit)
     return svg_page(node.name, scene(program, around, opens_fusions=not merged, limit=2 * limit))
+
+
+def _as_stored(stats: CaptureStats, program: Program) -> hlo_pb2.HloProto:
+    return hlo_pb2.HloProto.FromString(stats.programs.serialised(program.id))
 
 
 def _kind(
@@ -309,20 +320,20 @@ def _dot(program: Program, node: _Node, width: int, *, metadata: bool, merged: b
     return dot_text(program, node, width, shows_backend=metadata, opens_fusions=not merged)
 
 
-def _text(program: Program, style: Any, wanted: str, begin: int, limit: int) -> dict[str, Any]:
+def _text(
+    program: Program, style: Style, wanted: _Node | None, begin: int, limit: int
+) -> dict[str, Any]:
     """A part of the module's text, and in which line of all the wanted instruction is."""
-    lines = list(module_lines(program, style))
-    sign = "%" if style.percent else ""
+    text = ModuleText(program, style)
     line = None
-    if wanted:
-        starts = tuple(f"  {root}{sign}{wanted} = " for root in ("", "ROOT "))
-        line = next((at for at, one in enumerate(lines) if one.startswith(starts)), None)
-    end = min(begin + max(1, limit), len(lines))
+    if isinstance(wanted, hlo_pb2.HloInstructionProto):
+        line = text.line_of(wanted)
+    end = min(begin + max(1, limit), len(text))
     return {
-        "lines": lines[begin:end],
+        "lines": list(text.lines(begin, end)),
         "begin": begin,
-        "total": len(lines),
-        "cursor": str(end) if end < len(lines) else None,
+        "total": len(text),
+        "cursor": str(end) if end < len(text) else None,
         "node_line": line,
     }
 

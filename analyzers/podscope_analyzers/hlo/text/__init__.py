@@ -1,6 +1,6 @@
 """HLO as XLA prints it: one instruction, or a whole module."""
 
-from podscope_analyzers.hlo.text.module_text import module_lines, module_text
+from podscope_analyzers.hlo.text.module_text import ModuleText, module_text
 from podscope_analyzers.hlo.text.printer import EXPRESSION, LONG, SHORT, Printer, Style
 from podscope_analyzers.hlo.text.stack_frames import StackFrames
 
@@ -8,9 +8,9 @@ __all__ = [
     "EXPRESSION",
     "LONG",
     "SHORT",
+    "ModuleText",
     "Printer",
     "StackFrames",
     "Style",
-    "module_lines",
     "module_text",
 ]

@@ -13,6 +13,7 @@ _NAMED: Final = {
 _ESCAPED: Final = [
     _NAMED.get(byte, chr(byte) if 32 <= byte <= 126 else f"\\{byte:03o}") for byte in range(256)
 ]
+_BLANKS: Final = " \t\n\r"
 
 
 def c_escaped(text: str | bytes) -> str:
@@ -22,10 +23,11 @@ def c_escaped(text: str | bytes) -> str:
 
 
 def is_json_object(text: str) -> bool:
-    """Whether the text is one pair of braces from its start to its end.
+    """Whether the text is one pair of braces, with nothing but blanks around it.
 
     What is between the braces is not looked at, beyond strings and further braces.
     """
+    text = text.strip(_BLANKS)
     if not text.startswith("{"):
         return False
     depth, in_string, is_escaped = 0, False, False

@@ -17,7 +17,7 @@ def metadata_text(metadata: hlo_pb2.OpMetadata, frame: int) -> str:
         frame: Number of its stack frame in the text's tables; 0 for none.
     """
     speaks = (metadata.op_type, metadata.op_name, metadata.source_file, metadata.scheduling_name)
-    if not any(speaks) and not frame:
+    if not any(speaks) and not frame and not metadata.metadata_payload.HasField("value"):
         return ""
     return "{" + " ".join(_fields(metadata, frame)) + "}"
 
@@ -40,7 +40,10 @@ def _fields(metadata: hlo_pb2.OpMetadata, frame: int) -> Iterator[str]:
         yield f"profile_type={{{','.join(map(str, metadata.profile_type))}}}"
     if metadata.deduplicated_name:
         yield f'deduplicated_name="{c_escaped(metadata.deduplicated_name)}"'
+    if metadata.scheduling_name:
+        # The one text that XLA does not escape.
+        yield f'scheduling_name="{metadata.scheduling_name}"'
     if frame:
         yield f"stack_frame_id={frame}"
-    if metadata.scheduling_name:
-        yield f'scheduling_name="{c_escaped(metadata.scheduling_name)}"'
+    if metadata.metadata_payload.HasField("value"):
+        yield f'metadata_payload="{c_escaped(metadata.metadata_payload.value)}"'

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
 
 from podscope_analyzers.hlo.post_order import post_order
-from podscope_analyzers.hlo.text.attributes import frontend_attributes_text
+from podscope_analyzers.hlo.text.common_attributes import frontend_attributes_text
+from podscope_analyzers.hlo.text.names import sanitised
 from podscope_analyzers.hlo.text.printer import Printer, Style
 from podscope_analyzers.hlo.text.shape_text import braced, joined, shape_text
 from podscope_analyzers.hlo.text.stack_frames import StackFrames
@@ -34,38 +35,98 @@ class Surroundings(Protocol):
 
 def module_text(program: Surroundings, style: Style) -> str:
     """The module in a style, as the reference's graph viewer gives it."""
-    return "\n".join(module_lines(program, style))
+    return "\n".join(ModuleText(program, style).lines())
 
 
-def module_lines(program: Surroundings, style: Style) -> Iterator[str]:
-    """The lines of ``module_text``."""
-    module = program.module
-    frames = StackFrames(module) if style.metadata else None
-    printer = Printer(program, style, frames)
-    yield ", ".join(_header(module))
-    yield ""
-    if frames is not None:
-        before = tuple(frames.lines())
-        yield from before
-        if before:
+class ModuleText:
+    """The lines of ``module_text``, of which any part is printed by itself.
+
+    Args:
+        program: The module's program.
+        style: What is shown.
+    """
+
+    def __init__(self, program: Surroundings, style: Style) -> None:
+        self._module = module = program.module
+        frames = StackFrames(module) if style.metadata else None
+        self._printer = printer = Printer(program, style, frames)
+        self._style = style
+        self._before = [", ".join(_header(module)), ""]
+        if frames is not None:
+            tables = list(frames.lines())
+            self._before += [*tables, ""] if tables else []
+        orders = {one.id: post_order(one) for one in module.computations}
+        inlined = _inlined(printer, orders)
+        self._blocks = [
+            (one, _scheduled(module, one, orders[one.id]))
+            for one in _computations(program)
+            if one.id not in inlined
+        ]
+
+    def __len__(self) -> int:
+        # Every computation is between two lines of its own and an empty one; the text ends in one.
+        return len(self._before) + sum(len(block) + 3 for _, block in self._blocks) + 1
+
+    def lines(self, begin: int = 0, end: int | None = None) -> Iterator[str]:
+        """The lines from ``begin`` to before ``end``."""
+        end = len(self) if end is None else end
+        yield from self._before[begin:end]
+        at = len(self._before)
+        for computation, block in self._blocks:
+            if at < end and begin < at + len(block) + 3:
+                yield from self._part(computation, block, begin - at, end - at)
+            at += len(block) + 3
+        if begin <= at < end:
             yield ""
-    orders = {one.id: post_order(one) for one in module.computations}
-    inlined = _inlined(printer, orders)
-    for computation in _computations(program):
-        if computation.id in inlined:
-            continue
-        yield _opening(module, computation, style)
-        for instruction in _scheduled(module, computation, orders[computation.id]):
-            root = "ROOT " if instruction.id == computation.root_id else ""
-            yield f"  {root}{printer.instruction(instruction)}"
-        thread = computation.execution_thread
-        yield "}" + (f', execution_thread="{thread}"' if thread not in ("", _MAIN_THREAD) else "")
-        yield ""
-    yield ""
+
+    def _part(
+        self, computation: Computation, block: list[Instruction], begin: int, end: int
+    ) -> Iterator[str]:
+        """Of a computation's lines those from ``begin`` to before ``end``, counted in it."""
+        if begin <= 0:
+            yield self._opening(computation, block)
+        for one in block[max(begin - 1, 0) : max(end - 1, 0)]:
+            root = "ROOT " if one.id == computation.root_id else ""
+            yield f"  {root}{self._printer.instruction(one)}"
+        at = len(block) + 1
+        if begin <= at < end:
+            thread = computation.execution_thread
+            named = thread not in ("", _MAIN_THREAD)
+            yield "}" + (f', execution_thread="{thread}"' if named else "")
+        if begin <= at + 1 < end:
+            yield ""
+
+    def line_of(self, instruction: Instruction) -> int | None:
+        """The line of an instruction; None if the text leaves its computation out."""
+        at = len(self._before)
+        for _, block in self._blocks:
+            for place, one in enumerate(block):
+                if one.id == instruction.id:
+                    return at + 1 + place
+            at += len(block) + 3
+        return None
+
+    def _opening(self, computation: Computation, block: list[Instruction]) -> str:
+        is_entry = computation.id == self._module.entry_computation_id
+        signature = self._signature(computation, block) if self._style.signatures else ""
+        name = self._printer.name(computation)
+        return f"{'ENTRY ' if is_entry else ''}{name} {signature}{{"
+
+    def _signature(self, computation: Computation, block: list[Instruction]) -> str:
+        parameters = sorted(
+            (one for one in block if one.opcode == "parameter"),
+            key=lambda one: one.parameter_number,
+        )
+        shown = ", ".join(
+            f"{sanitised(one.name)}: {shape_text(one.shape, layout=False)}" for one in parameters
+        )
+        root = next((one.shape for one in block if one.id == computation.root_id), None)
+        result = "" if root is None else shape_text(root, layout=False)
+        return f"({shown}) -> {result} "
 
 
 def _header(module: hlo_pb2.HloModuleProto) -> Iterator[str]:
-    yield f"HloModule {module.name}"
+    yield f"HloModule {sanitised(module.name)}"
     if module.HasField("schedule"):
         yield "is_scheduled=true"
     aliases = sorted(
@@ -89,7 +150,7 @@ def _header(module: hlo_pb2.HloModuleProto) -> Iterator[str]:
 
 
 def _alias(one: hlo_pb2.HloInputOutputAliasProto.AliasEntryProto) -> str:
-    kind = "must-alias" if one.kind == hlo_pb2.Kind.MUST_ALIAS else "may-alias"
+    kind = "may-alias" if one.kind == hlo_pb2.Kind.MAY_ALIAS else "must-alias"
     return (
         f"{braced(one.output_shape_index)}: ({one.parameter_number}, "
         f"{braced(one.parameter_shape_index)}, {kind})"
@@ -140,18 +201,3 @@ def _inlined(printer: Printer, orders: Mapping[int, list[Instruction]]) -> set[i
         for instruction in order
         if instruction.opcode == "async-start" and printer.trivial_async(instruction) is not None
     }
-
-
-def _opening(module: hlo_pb2.HloModuleProto, computation: Computation, style: Style) -> str:
-    entry = "ENTRY " if computation.id == module.entry_computation_id else ""
-    name = f"%{computation.name}" if style.percent else computation.name
-    return f"{entry}{name} {_signature(computation) if style.signatures else ''}{{"
-
-
-def _signature(computation: Computation) -> str:
-    shape = computation.program_shape
-    parameters = ", ".join(
-        f"{name}: {shape_text(parameter, layout=False)}"
-        for name, parameter in zip(shape.parameter_names, shape.parameters, strict=False)
-    )
-    return f"({parameters}) -> {shape_text(shape.result, layout=False)} "

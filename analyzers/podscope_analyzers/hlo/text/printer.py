@@ -4,15 +4,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from podscope_analyzers.hlo.text.attributes import common_attributes, origin_text, own_attributes
+from podscope_analyzers.hlo.text.attributes import own_attributes
+from podscope_analyzers.hlo.text.common_attributes import common_attributes
 from podscope_analyzers.hlo.text.escapes import bare_or_quoted
 from podscope_analyzers.hlo.text.literal_text import literal_text
 from podscope_analyzers.hlo.text.metadata_text import metadata_text
+from podscope_analyzers.hlo.text.names import sanitised
+from podscope_analyzers.hlo.text.origin_text import origin_text
 from podscope_analyzers.hlo.text.shape_text import joined, shape_text
 from podscope_analyzers.hlo.text.stack_frames import StackFrames
 from podscope_protos.v1 import hlo_pb2
 
 Proto = hlo_pb2.HloInstructionProto
+Named = Proto | hlo_pb2.HloComputationProto
 
 _ASYNC: Final = frozenset({"async-start", "async-update", "async-done"})
 _MAX_ASYNC_STEPS: Final = 1000
@@ -106,8 +110,9 @@ class Printer:
     def instruction(self, proto: Proto) -> str:
         """``name = shape opcode(operands), attributes``; on one line."""
         parts = [f"{self._opcode(proto)}({self._operands(proto)})", *self._attributes(proto)]
-        if proto.original_value.elements:
-            parts.append(f"origin={{{origin_text(proto.original_value)}}}")
+        origin = self._origin(proto)
+        if origin is not None:
+            parts.append(f"origin={{{origin_text(origin)}}}")
         if self._style.metadata and self._frames is not None and proto.HasField("metadata"):
             frame = self._frames.number(proto.metadata.stack_frame_id)
             noted = metadata_text(proto.metadata, frame)
@@ -116,7 +121,7 @@ class Printer:
         if self._style.backend_config and proto.backend_config:
             config = proto.backend_config.replace(_DROPPED_MEMBER, b"")
             parts.append(f"backend_config={bare_or_quoted(config)}")
-        return f"{self._name(proto.name)} = {self._shape(proto)} {', '.join(parts)}"
+        return f"{self.name(proto)} = {self._shape(proto)} {', '.join(parts)}"
 
     def _shape(self, proto: Proto) -> str:
         # A program has few shapes and many instructions: spelling one out is the dear part.
@@ -160,7 +165,9 @@ class Printer:
             proto = before
         return None
 
-    def _name(self, name: str) -> str:
+    def name(self, proto: Named) -> str:
+        """The name of an instruction or a computation as the style shows it."""
+        name = sanitised(proto.name)
         return f"%{name}" if self._style.percent else name
 
     def _opcode(self, proto: Proto) -> str:
@@ -181,16 +188,23 @@ class Printer:
         return joined((self._operand(one) for one in found if one), marked=self._style.marks)
 
     def _operand(self, proto: Proto) -> str:
-        name = self._name(proto.name)
+        name = self.name(proto)
         return f"{self._shape(proto)} {name}" if self._style.operand_shapes else name
 
-    def _attributes(self, proto: Proto) -> Iterator[str]:
+    def _attributes(
+        self, proto: Proto, frontend: hlo_pb2.FrontendAttributes | None = None
+    ) -> Iterator[str]:
+        """The attributes; ``frontend`` are those of the framework where they are not its own."""
+        own = frontend
         if proto.opcode == "async-start":
             if proto.async_execution_thread not in ("", "main"):
                 yield f'async_execution_thread="{proto.async_execution_thread}"'
             wrapped = self.trivial_async(proto)
             if wrapped is not None:
-                yield from self._attributes(wrapped)
+                # The framework's are shown once: the start's, or what it wraps has them.
+                mine = proto.frontend_attributes
+                yield from self._attributes(wrapped, mine if mine.map else None)
+                own = hlo_pb2.FrontendAttributes()
             elif proto.called_computation_ids and self._style.references:
                 yield f"calls={self._computations(proto)}"
         elif proto.opcode not in _ASYNC:
@@ -208,15 +222,30 @@ class Printer:
             for one in proto.control_predecessor_ids
             if self._style.control_predecessors
         )
-        names = (self._name(one.name) for one in before if one)
-        yield from common_attributes(proto, names, metadata=self._style.metadata)
+        names = (self.name(one) for one in before if one)
+        shows_metadata = self._style.metadata
+        yield from common_attributes(proto, names, metadata=shows_metadata, frontend=own)
+
+    def _origin(self, proto: Proto) -> hlo_pb2.OriginalValueProto | None:
+        if proto.HasField("original_value"):
+            return proto.original_value
+        if proto.opcode != "get-tuple-element" or not proto.operand_ids:
+            return None
+        # What is taken out of a tuple is what was put into it.
+        of = self._program.by_id.get(proto.operand_ids[0])
+        if of is None or of.opcode != "tuple" or not 0 <= proto.tuple_index < len(of.operand_ids):
+            return None
+        element = self._program.by_id.get(of.operand_ids[proto.tuple_index])
+        if element is None or not element.HasField("original_value"):
+            return None
+        return element.original_value
 
     def _computations(self, proto: Proto) -> str:
         return ", ".join(self._computation(one) for one in proto.called_computation_ids)
 
     def _computation(self, computation_id: int) -> str:
         found = self._program.computations.get(computation_id)
-        return self._name(found.name) if found else "?"
+        return self.name(found) if found else "?"
 
     def _references(self, proto: Proto) -> Iterator[str]:
         opcode, called = proto.opcode, proto.called_computation_ids

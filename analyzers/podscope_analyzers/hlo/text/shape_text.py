@@ -9,6 +9,8 @@ _TYPE: Final = hlo_pb2.PrimitiveType
 _NAMES: Final = {value: name.lower() for name, value in _TYPE.items()} | {
     _TYPE.OPAQUE_TYPE: "opaque"
 }
+TYPE_NAMES: Final = frozenset(_NAMES.values())
+"""All of them, such as ``bf16``."""
 _INT64_MIN: Final = -(1 << 63)
 _MARK_EVERY: Final = 5
 

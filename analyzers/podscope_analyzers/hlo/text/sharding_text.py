@@ -1,8 +1,10 @@
 """Devices of collective operations and of sharded values, as text."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Final
 
+from podscope_analyzers.hlo.text.device_tiles import DeviceTiles, Iota
 from podscope_analyzers.hlo.text.metadata_text import metadata_fields
 from podscope_analyzers.hlo.text.shape_text import braced, joined
 from podscope_protos.v1 import hlo_pb2
@@ -14,8 +16,7 @@ _WHOLE: Final = {
     _KIND.UNKNOWN: "unknown",
     _KIND.UNREDUCED: "unreduced",
 }
-# XLA notes on every unreduced value how it is to be reduced.
-_UNREDUCED: Final = '{op_type="sdy::reduction_op" op_name="SUM"}'
+_REDUCTION_OP: Final = "sdy::reduction_op"
 _REDUCTION: Final = hlo_pb2.NamedShardingProto.ReductionOpProto
 
 
@@ -23,27 +24,9 @@ def _numbers(values: Iterable[int]) -> str:
     return ",".join(map(str, values))
 
 
-def _iota(sizes: Sequence[int], permutation: Sequence[int]) -> str:
-    """An iota, its neighbouring dimensions made one wherever that changes nothing."""
-    wide = [axis for axis in permutation if 0 <= axis < len(sizes) and sizes[axis] != 1]
-    if sorted(permutation) != list(range(len(sizes))) or not wide:
-        return f"[{_numbers(sizes)}]{_transposed(permutation)}"
-    kept = sorted(wide)
-    before = {axis: kept[at - 1] if at else None for at, axis in enumerate(kept)}
-    runs: list[list[int]] = []
-    for axis in wide:
-        if runs and runs[-1][-1] == before[axis]:
-            runs[-1].append(axis)
-        else:
-            runs.append([axis])
-    stored = sorted(runs)
-    merged = []
-    for run in stored:
-        size = 1
-        for axis in run:
-            size *= sizes[axis]
-        merged.append(size)
-    return f"[{_numbers(merged)}]{_transposed([stored.index(run) for run in runs])}"
+def _iota(devices: Iota) -> str:
+    short = devices.merged()
+    return f"[{_numbers(short.sizes)}]{_transposed(short.permutation)}"
 
 
 def _transposed(permutation: Sequence[int]) -> str:
@@ -56,7 +39,8 @@ def mesh_text(mesh: hlo_pb2.MeshProto) -> str:
     text = f"mesh[{axes}]"
     if mesh.HasField("iota_transform"):
         order = mesh.iota_transform
-        return f"{text}, device_ids=({_iota(order.reshape_dims, order.transpose_perm)})"
+        devices = Iota(tuple(order.reshape_dims), tuple(order.transpose_perm))
+        return f"{text}, device_ids=({_iota(devices)})"
     return f"{text}, device_ids=({_numbers(mesh.device_ids)})" if mesh.device_ids else text
 
 
@@ -75,7 +59,8 @@ def replica_groups_text(proto: hlo_pb2.HloInstructionProto) -> str:
     if which == "iota_collective_device_list":
         iota = proto.iota_collective_device_list
         sizes = f"[{iota.num_replica_groups},{iota.num_devices_per_group}]"
-        return f"{sizes}<={_iota(iota.iota_reshape_dims, iota.iota_transpose_perm)}"
+        devices = Iota(tuple(iota.iota_reshape_dims), tuple(iota.iota_transpose_perm))
+        return f"{sizes}<={_iota(devices)}"
     if which == "mesh_axes_replica_group_list":
         groups = proto.mesh_axes_replica_group_list
         axes = ",".join(_axis(groups.mesh, axis) for axis in groups.axes)
@@ -88,25 +73,39 @@ def replica_groups_text(proto: hlo_pb2.HloInstructionProto) -> str:
     return "{" + ",".join(braced(group.replica_ids) for group in listed) + "}"
 
 
-def sharding_text(sharding: hlo_pb2.OpSharding, *, metadata: bool = False) -> str:
+def sharding_text(
+    sharding: hlo_pb2.OpSharding, *, leaves: int | None = None, metadata: bool = False
+) -> str:
     """How a value is spread over devices, in braces.
 
     Args:
         sharding: As serialised.
+        leaves: Of a tuple how many arrays are in it, which are shown one by one.
         metadata: Whether what the framework noted on it is shown.
     """
+    is_tuple = sharding.type == _KIND.TUPLE and not sharding.HasField("named_sharding")
+    if leaves is not None and not is_tuple:
+        # One sharding of a whole tuple is that of every array in it.
+        inner = repeat(sharding_text(sharding, metadata=metadata), max(leaves, 1))
+        return "{" + joined(inner) + "}"
+    if is_tuple:
+        listed = (sharding_text(one, metadata=metadata) for one in sharding.tuple_shardings)
+        return "{" + joined(listed) + "}"
     if sharding.HasField("named_sharding"):
         return "{" + ", ".join(_named_parts(sharding.named_sharding, metadata)) + "}"
-    if sharding.type == _KIND.TUPLE:
-        inner = (sharding_text(one, metadata=metadata) for one in sharding.tuple_shardings)
-        return "{" + joined(inner) + "}"
-    noted = [f"{{{metadata_fields(one)}}}" for one in sharding.metadata] if metadata else []
-    if metadata and not noted and _KIND.UNREDUCED in (sharding.type, *sharding.last_tile_dims):
-        noted = [_UNREDUCED]
     text = "".join(_parts(sharding))
+    noted = list(_noted(sharding)) if metadata else []
     if noted:
         text += f" metadata={noted[0] if len(noted) == 1 else '{' + ', '.join(noted) + '}'}"
     return "{" + text + "}"
+
+
+def _noted(sharding: hlo_pb2.OpSharding) -> Iterator[str]:
+    yield from (f"{{{metadata_fields(one)}}}" for one in sharding.metadata)
+    is_unreduced = _KIND.UNREDUCED in (sharding.type, *_tiles(sharding).canonical().kinds)
+    if is_unreduced and all(one.op_type != _REDUCTION_OP for one in sharding.metadata):
+        # XLA notes on every unreduced value how it is to be reduced.
+        yield f'{{op_type="{_REDUCTION_OP}" op_name="SUM"}}'
 
 
 def _named_parts(sharding: hlo_pb2.NamedShardingProto, metadata: bool) -> Iterator[str]:
@@ -114,22 +113,39 @@ def _named_parts(sharding: hlo_pb2.NamedShardingProto, metadata: bool) -> Iterat
     if not mesh.axes and len(mesh.device_ids) == 1:
         yield f"single_device[device_id={mesh.device_ids[0]}]"
     else:
-        special = (
-            ("replicated=", sharding.replicated_axes),
-            (f"unreduced={_reduction(sharding)}", sharding.unreduced_axes),
-            ("manual=", sharding.manual_axes),
-        )
         yield mesh_text(mesh)
-        if sharding.dim_shardings or any(axes for _, axes in special):
-            yield "[" + ", ".join(_dimension(mesh, one) for one in sharding.dim_shardings) + "]"
+        whole = _whole(sharding)
+        if whole:
+            yield whole
         else:
-            yield "replicated"
-        for name, axes in special:
-            if axes:
-                yield f"{name}{{{', '.join(_axis(mesh, axis) for axis in axes)}}}"
+            yield "[" + ", ".join(_dimension(mesh, one) for one in sharding.dim_shardings) + "]"
+            special = (
+                ("replicated=", sharding.replicated_axes),
+                (f"unreduced={_reduction(sharding)}", sharding.unreduced_axes),
+                ("manual=", sharding.manual_axes),
+            )
+            for name, axes in special:
+                if axes:
+                    yield f"{name}{{{', '.join(_axis(mesh, axis) for axis in axes)}}}"
     if metadata and sharding.metadata:
         noted = (f"{{{metadata_fields(one)}}}" for one in sharding.metadata)
         yield f"metadata={{{', '.join(noted)}}}"
+
+
+def _whole(sharding: hlo_pb2.NamedShardingProto) -> str:
+    """What every device of the mesh holds alike; empty if the value is split."""
+    if sharding.dim_shardings:
+        return ""
+    if not (sharding.replicated_axes or sharding.unreduced_axes or sharding.manual_axes):
+        return "replicated"
+    for name, axes in (
+        ("manual", sharding.manual_axes),
+        (f"unreduced{_reduction(sharding)}", sharding.unreduced_axes),
+    ):
+        is_every_axis = len({axis.mesh_axis_index for axis in axes}) == len(sharding.mesh.axes)
+        if is_every_axis and not any(axis.HasField("sub_axis_info") for axis in axes):
+            return name
+    return ""
 
 
 def _dimension(
@@ -150,21 +166,36 @@ def _reduction(sharding: hlo_pb2.NamedShardingProto) -> str:
 def _parts(sharding: hlo_pb2.OpSharding) -> Iterator[str]:
     if sharding.type in _WHOLE:
         yield _WHOLE[sharding.type]
-    elif list(sharding.tile_assignment_devices) == [0] and sharding.type == _KIND.OTHER:
-        yield "replicated"
     elif sharding.type == _KIND.MAXIMAL:
         yield f"maximal device={_numbers(sharding.tile_assignment_devices)}"
     else:
-        yield f"devices=[{_numbers(sharding.tile_assignment_dimensions)}]"
-        if sharding.iota_reshape_dims:
-            yield f"<={_iota(sharding.iota_reshape_dims, sharding.iota_transpose_perm)}"
-        else:
-            yield _numbers(sharding.tile_assignment_devices)
-        last = [_WHOLE.get(kind, "") for kind in sharding.last_tile_dims]
-        if sharding.replicate_on_last_tile_dim or last == ["replicated"]:
-            yield " last_tile_dim_replicate"
-        elif last:
-            yield f" last_tile_dims={{{', '.join(last)}}}"
+        yield from _tiled(_tiles(sharding))
     if sharding.is_shard_group:
         kind = "as" if sharding.shard_group_type == _KIND.AS else "like"
         yield f" shard_{kind} {sharding.shard_group_id}"
+
+
+def _tiles(sharding: hlo_pb2.OpSharding) -> DeviceTiles:
+    kinds: tuple[hlo_pb2.OpSharding.Type, ...] = tuple(sharding.last_tile_dims)
+    if sharding.replicate_on_last_tile_dim:
+        kinds = (_KIND.REPLICATED,)
+    devices: Iota | tuple[int, ...] = tuple(sharding.tile_assignment_devices)
+    if sharding.iota_reshape_dims:
+        devices = Iota(tuple(sharding.iota_reshape_dims), tuple(sharding.iota_transpose_perm))
+    return DeviceTiles(tuple(sharding.tile_assignment_dimensions), devices, kinds)
+
+
+def _tiled(stored: DeviceTiles) -> Iterator[str]:
+    if stored.only_kind is not None:
+        yield _WHOLE[stored.only_kind]
+        return
+    tiles = stored.canonical()
+    yield f"devices=[{_numbers(tiles.sizes)}]{_devices(tiles.devices)}"
+    if tiles.kinds == (_KIND.REPLICATED,):
+        yield " last_tile_dim_replicate"
+    elif tiles.kinds:
+        yield f" last_tile_dims={{{', '.join(_WHOLE.get(one, '') for one in tiles.kinds)}}}"
+
+
+def _devices(devices: Iota | tuple[int, ...]) -> str:
+    return f"<={_iota(devices)}" if isinstance(devices, Iota) else _numbers(devices)

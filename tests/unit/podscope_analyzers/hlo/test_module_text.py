@@ -185,7 +185,7 @@ def test_aliases_and_donors_are_sorted() -> None:
     text = printed(
         """name: "m"
         input_output_alias { entries { output_shape_index: 1 parameter_number: 0 kind: MUST_ALIAS }
-                             entries { output_shape_index: 0 parameter_number: 1 } }
+                             entries { output_shape_index: 0 parameter_number: 1 kind: MAY_ALIAS } }
         buffer_donor { entries { parameter_number: 2 parameter_shape_index: 1 } }""",
         SHORT,
     )

@@ -324,7 +324,9 @@ def test_bytes_are_escaped_as_in_c() -> None:
     [
         ('{"a": "}"}', True),
         ("{}", True),
-        ("{} ", False),
+        ("{} ", True),
+        (' \n{"a": 1}\t', True),
+        ("{}{}", False),
         ("{", False),
         ("x{}", False),
         ("{}{}", False),
