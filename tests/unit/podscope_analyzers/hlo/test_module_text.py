@@ -5,7 +5,8 @@ from dataclasses import replace
 from google.protobuf import text_format
 
 from podscope_analyzers.hlo import Program
-from podscope_analyzers.hlo.text import LONG, SHORT, Style, module_text
+from podscope_analyzers.hlo.payloads import put_back
+from podscope_analyzers.hlo.text import LONG, SHORT, ModuleText, Style, module_text
 from podscope_protos.v1 import hlo_pb2
 
 SCALAR = "shape { element_type: F32 layout {} }"
@@ -220,3 +221,42 @@ def test_computations_come_in_the_order_in_which_calls_are_stored() -> None:
     opened = [line.split()[-2] for line in text.split("\n") if line.endswith("{")]
     # The root's operands, walked first to last, would give the opposite.
     assert opened == ["of_main", "late", "early", "body", "main"]
+
+
+def test_any_part_of_a_text_is_that_part_of_the_whole() -> None:
+    called = computation("inner", 1, 1, PARAMETER)
+    call = 'name: "c" opcode: "call" id: 3 operand_ids: 2 called_computation_ids: 1'
+    text = called + computation("main", 2, 3, 'name: "q" opcode: "parameter" id: 2', call)
+    module = text_format.Parse(
+        f'name: "m" entry_computation_id: 2 {text}', hlo_pb2.HloModuleProto()
+    )
+    for style in (SHORT, replace(LONG, metadata=True)):
+        parts = ModuleText(Program(1, hlo_pb2.HloProto(hlo_module=module)), style)
+        whole = list(parts.lines())
+        assert len(parts) == len(whole) == 12
+        for begin in range(len(whole) + 1):
+            for end in range(begin, len(whole) + 1):
+                assert list(parts.lines(begin, end)) == whole[begin:end]
+        instruction = module.computations[1].instructions[1]
+        assert "ROOT" in whole[parts.line_of(instruction) or 0]
+        assert parts.line_of(hlo_pb2.HloInstructionProto(id=9)) is None
+
+
+def test_notes_that_instructions_share_are_put_back() -> None:
+    first = f'{PARAMETER} backend_config: "old" backend_config_payload {{ id: 1 }}'
+    second = 'name: "q" opcode: "parameter" id: 2 backend_config_payload { value: "{}" }'
+    third = 'name: "r" opcode: "negate" id: 3 metadata { metadata_payload { id: 0 } }'
+    beyond = 'name: "s" opcode: "negate" id: 4 backend_config_payload { id: 7 }'
+    main = computation("main", 1, 4, first, second, third, beyond)
+    text = f'name: "m" payloads: ["x", "{{\\"k\\":1}}"] {main}'
+    module = text_format.Parse(text, hlo_pb2.HloModuleProto())
+    put_back(module)
+    lines = module_text(
+        Program(1, hlo_pb2.HloProto(hlo_module=module)), replace(SHORT, metadata=True)
+    ).split("\n")
+    assert lines[3:7] == [
+        '  p = f32[] parameter(0), backend_config={"k":1}',
+        "  q = f32[] parameter(0), backend_config={}",
+        '  r = f32[] negate(), metadata={metadata_payload="x"}',
+        "  ROOT s = f32[] negate()",
+    ]

@@ -1,5 +1,6 @@
 """One instruction as text, by hand-worked cases of XLA's form."""
 
+import math
 import struct
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ from google.protobuf import text_format
 from podscope_analyzers.hlo.text import EXPRESSION, Printer, Style
 from podscope_analyzers.hlo.text.escapes import c_escaped, is_json_object
 from podscope_analyzers.hlo.text.literal_text import literal_text
+from podscope_analyzers.hlo.text.names import sanitised
 from podscope_analyzers.hlo.text.shape_text import shape_text
 from podscope_analyzers.hlo.text.sharding_text import sharding_text
 from podscope_protos.v1 import hlo_pb2
@@ -147,10 +149,111 @@ def test_a_large_constant_is_shown_where_it_is_wanted() -> None:
             "{mesh['a'=2,'b'=4], [{'a'}, {?}], unreduced=max{'b':(2)2}}",
         ),
         ("named_sharding { mesh { device_ids: 3 } }", "{single_device[device_id=3]}"),
+        (
+            "named_sharding { mesh { axes { name: 'a' size: 2 } } "
+            "manual_axes { mesh_axis_index: 0 } }",
+            "{mesh['a'=2], manual}",
+        ),
     ],
 )
 def test_a_sharding_is_in_braces(given: str, expected: str) -> None:
     assert sharding_text(text_format.Parse(given, hlo_pb2.OpSharding())) == expected
+
+
+@pytest.mark.parametrize(
+    ("sizes", "devices", "kinds", "expected"),
+    [
+        # Groups of one device say nothing.
+        ([3, 2, 1], "tile_assignment_devices: [4, 3, 1, 5, 0, 2]", "MANUAL", "[3,2]4,3,1,5,0,2"),
+        # Groups of one kind are one group.
+        (
+            *([2, 2, 3], "iota_reshape_dims: 12 iota_transpose_perm: 0", "MANUAL, MANUAL"),
+            "[2,6]<=[12] last_tile_dims={manual}",
+        ),
+        # Manual groups come first, replicas last, those of each group in order.
+        (
+            *([2, 2], "tile_assignment_devices: [3, 1, 2, 0]", "REPLICATED, MANUAL"),
+            "[2,2]2,3,0,1 last_tile_dims={manual, replicated}",
+        ),
+        (
+            *([2, 3], "iota_reshape_dims: 6 iota_transpose_perm: 0", "UNREDUCED, MANUAL"),
+            "[3,2]<=[2,3]T(1,0) last_tile_dims={manual, unreduced}",
+        ),
+        # An iota that no longer runs along the tile's dimensions is listed.
+        (
+            *([2, 3], "iota_reshape_dims: [3, 2] iota_transpose_perm: [1, 0]"),
+            *("MANUAL, UNREDUCED", "[2,3]<=[3,2]T(1,0) last_tile_dims={manual, unreduced}"),
+        ),
+        (
+            *([2, 3], "iota_reshape_dims: [2, 3] iota_transpose_perm: [1, 0]"),
+            *("UNREDUCED, MANUAL", "[3,2]0,4,3,2,1,5 last_tile_dims={manual, unreduced}"),
+        ),
+        (
+            *([4, 2], "iota_reshape_dims: [2, 4] iota_transpose_perm: [1, 0]", "REPLICATED"),
+            "[4,2]<=[2,4]T(1,0) last_tile_dim_replicate",
+        ),
+    ],
+)
+def test_groups_of_devices_have_one_form(
+    sizes: list[int], devices: str, kinds: str, expected: str
+) -> None:
+    given = f"type: OTHER tile_assignment_dimensions: {sizes} {devices} last_tile_dims: [{kinds}]"
+    sharding = text_format.Parse(given, hlo_pb2.OpSharding())
+    assert sharding_text(sharding) == f"{{devices={expected}}}"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kinds", "expected"),
+    [
+        ([1, 2], "MANUAL", "{manual}"),
+        ([1, 1, 2], "UNREDUCED, REPLICATED", "{replicated}"),
+        ([2], "UNREDUCED", "{unreduced}"),
+        ([1, 1], "MANUAL, MANUAL", "{replicated}"),
+    ],
+)
+def test_one_kind_on_all_devices_is_told_by_its_name(
+    sizes: list[int], kinds: str, expected: str
+) -> None:
+    devices = f"iota_reshape_dims: {math.prod(sizes)} iota_transpose_perm: 0"
+    given = f"type: OTHER tile_assignment_dimensions: {sizes} {devices} last_tile_dims: [{kinds}]"
+    assert sharding_text(text_format.Parse(given, hlo_pb2.OpSharding())) == expected
+
+
+def test_one_sharding_of_a_tuple_is_that_of_each_of_its_arrays() -> None:
+    manual = text_format.Parse("type: MANUAL", hlo_pb2.OpSharding())
+    assert sharding_text(manual, leaves=2) == "{{manual}, {manual}}"
+    assert sharding_text(manual, leaves=0) == "{{manual}}"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("fusion.1-x_y", "fusion.1-x_y"),
+        ("a b/c", "a_b_c"),
+        ("0x", "_x"),
+        ("é", "a_"),
+        ("__x", "a_x"),
+        ("__xla_x", "__xla_x"),
+        ("bf16", "bf16_"),
+        ("tuple", "tuple"),
+        ("", ""),
+    ],
+)
+def test_a_name_holds_only_what_the_text_can(name: str, expected: str) -> None:
+    assert sanitised(name) == expected
+
+
+def test_an_element_of_a_tuple_is_of_the_same_origin() -> None:
+    module = f"""
+      computations {{ id: 1 name: "main"
+        instructions {{ id: 1 name: "p" opcode: "parameter" {F32_8}
+          original_value {{ elements {{ original_array {{ instruction_name: "v" }} }} }} }}
+        instructions {{ id: 2 name: "t" opcode: "tuple" operand_ids: 1
+          original_value {{ call_hierarchy: "f" elements {{ shape_index: 1 }} }} }}
+        instructions {{ id: 3 name: "g" opcode: "get-tuple-element" {F32_8} operand_ids: 2 }} }}
+    """
+    assert printed(module, "g").endswith('index=0, origin={{"v"}}')
+    assert printed(module, "t").endswith(', origin={((), {}),["f"]}')
 
 
 def test_a_fusion_names_its_operands_and_its_computation() -> None:
@@ -329,7 +432,6 @@ def test_bytes_are_escaped_as_in_c() -> None:
         ("{}{}", False),
         ("{", False),
         ("x{}", False),
-        ("{}{}", False),
     ],
 )
 def test_a_json_object_is_one_pair_of_braces(text: str, expected: bool) -> None:
