@@ -32,6 +32,14 @@ CONFIGS = (
 NAMES = ("a b", "%x", "__x", "__xla_x", "ünï", "0x", "-a", 'q"', "region_0.1", "a/b")
 UNARY = ("exponential", "logistic", "rsqrt", "tan", "erf", "negate", "floor", "copy")
 KINDS = hlo_pb2.OpSharding
+MODES = (hlo_pb2.ResultAccuracy.MODE_DEFAULT, hlo_pb2.ResultAccuracy.HIGHEST)
+VERSIONS = (
+    hlo_pb2.CustomCallApiVersion.API_VERSION_UNSPECIFIED,
+    hlo_pb2.CustomCallApiVersion.API_VERSION_ORIGINAL,
+    hlo_pb2.CustomCallApiVersion.API_VERSION_STATUS_RETURNING,
+    hlo_pb2.CustomCallApiVersion.API_VERSION_TYPED_FFI,
+)
+PRECISIONS = (hlo_pb2.PrecisionConfig.PRECISION_DEFAULT, hlo_pb2.PrecisionConfig.HIGHEST)
 Instruction = hlo_pb2.HloInstructionProto
 
 
@@ -43,7 +51,7 @@ def noted(metadata: hlo_pb2.OpMetadata, rng: random.Random) -> None:
         if rng.random() < 0.3:
             setattr(metadata, name, rng.choice((1, 7, 2**31 - 1)))
     if rng.random() < 0.2:
-        metadata.profile_type.append(1)
+        metadata.profile_type.append(hlo_pb2.ProfileType.WINDOW)
 
 
 def tiled(sharding: hlo_pb2.OpSharding, rng: random.Random) -> None:
@@ -110,7 +118,7 @@ def described(instruction: Instruction, rng: random.Random) -> None:
     if rng.random() < 0.1:
         instruction.metadata.metadata_payload.id = rng.randrange(2)
     if rng.random() < 0.2:
-        instruction.result_accuracy.mode = rng.choice((0, 1))
+        instruction.result_accuracy.mode = rng.choice(MODES)
     elif rng.random() < 0.2:
         instruction.result_accuracy.tolerance.rtol = 1 / 3
     if rng.random() < 0.2:
@@ -121,7 +129,7 @@ def described(instruction: Instruction, rng: random.Random) -> None:
         if rng.random() < 0.3:
             origin.call_hierarchy = rng.choice(TEXTS)
     if rng.random() < 0.3:
-        instruction.custom_call_api_version = rng.choice((0, 1, 2, 4))
+        instruction.custom_call_api_version = rng.choice(VERSIONS)
 
 
 def random_module(seed: int) -> hlo_pb2.HloProto:
@@ -140,7 +148,7 @@ def random_module(seed: int) -> hlo_pb2.HloProto:
         one.shape.CopyFrom(array)
         if rng.random() < 0.3:
             one.opcode, one.custom_call_target = "custom-call", rng.choice(TEXTS[1:])
-            one.precision_config.operand_precision.extend([0, 2][: rng.randint(0, 2)])
+            one.precision_config.operand_precision.extend(PRECISIONS[: rng.randint(0, 2)])
         described(one, rng)
     computation.root_id = INSTRUCTIONS - 1
     shape = computation.program_shape

@@ -180,6 +180,10 @@ class Surroundings(Protocol):
     """The program that an instruction is in; see ``programs.Program``."""
 
     @property
+    def expressions(self) -> Printer:
+        """Prints single instructions as profiles show them."""
+
+    @property
     def module(self) -> hlo_pb2.HloModuleProto:
         """Its module."""
 
@@ -252,7 +256,7 @@ class Instruction:
     @cached_property
     def expression(self) -> str:
         """The instruction as text, at most 1,000,000 bytes of it."""
-        text = Printer(self.program).instruction(self.proto)
+        text = self.program.expressions.instruction(self.proto)
         if len(text) * 4 <= MAX_EXPRESSION_BYTES:
             return text
         return text.encode()[:MAX_EXPRESSION_BYTES].decode(errors="ignore")

@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError
 
 from podscope_analyzers.hlo.instructions import Instruction
 from podscope_analyzers.hlo.payloads import put_back
+from podscope_analyzers.hlo.text import Printer
 from podscope_analyzers.op_names import is_jax_training, is_tensorflow_training
 from podscope_analyzers.plane_views import OpPlane, OpSpace
 from podscope_protos.v1 import hlo_pb2
@@ -57,6 +58,11 @@ class Program:
             for computation in self.module.computations
             for instruction in computation.instructions
         }
+
+    @cached_property
+    def expressions(self) -> Printer:
+        """Prints single instructions as profiles show them."""
+        return Printer(self)
 
     @cached_property
     def _by_name(self) -> Mapping[str, hlo_pb2.HloInstructionProto]:

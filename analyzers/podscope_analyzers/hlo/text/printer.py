@@ -11,7 +11,7 @@ from podscope_analyzers.hlo.text.literal_text import literal_text
 from podscope_analyzers.hlo.text.metadata_text import metadata_text
 from podscope_analyzers.hlo.text.names import sanitised
 from podscope_analyzers.hlo.text.origin_text import origin_text
-from podscope_analyzers.hlo.text.shape_text import joined, shape_text
+from podscope_analyzers.hlo.text.shape_text import ShapeTexts, joined
 from podscope_analyzers.hlo.text.stack_frames import StackFrames
 from podscope_protos.v1 import hlo_pb2
 
@@ -105,7 +105,8 @@ class Printer:
         self._program = program
         self._style = style
         self._frames = frames
-        self._shapes: dict[bytes, str] = {}
+        self._shape = ShapeTexts()
+        self._names: dict[str, str] = {}
 
     def instruction(self, proto: Proto) -> str:
         """``name = shape opcode(operands), attributes``; on one line."""
@@ -121,15 +122,7 @@ class Printer:
         if self._style.backend_config and proto.backend_config:
             config = proto.backend_config.replace(_DROPPED_MEMBER, b"")
             parts.append(f"backend_config={bare_or_quoted(config)}")
-        return f"{self.name(proto)} = {self._shape(proto)} {', '.join(parts)}"
-
-    def _shape(self, proto: Proto) -> str:
-        # A program has few shapes and many instructions: spelling one out is the dear part.
-        key = proto.shape.SerializeToString()
-        text = self._shapes.get(key)
-        if text is None:
-            text = self._shapes[key] = shape_text(proto.shape)
-        return text
+        return f"{self.name(proto)} = {self._shape(proto.shape)} {', '.join(parts)}"
 
     def attributes(self, proto: Proto) -> list[str]:
         """What stands after the operands, without notes of framework and compiler."""
@@ -167,8 +160,12 @@ class Printer:
 
     def name(self, proto: Named) -> str:
         """The name of an instruction or a computation as the style shows it."""
-        name = sanitised(proto.name)
-        return f"%{name}" if self._style.percent else name
+        stored = proto.name
+        name = self._names.get(stored)
+        if name is None:
+            name = sanitised(stored)
+            name = self._names[stored] = f"%{name}" if self._style.percent else name
+        return name
 
     def _opcode(self, proto: Proto) -> str:
         if proto.opcode in _ASYNC:
@@ -189,7 +186,7 @@ class Printer:
 
     def _operand(self, proto: Proto) -> str:
         name = self.name(proto)
-        return f"{self._shape(proto)} {name}" if self._style.operand_shapes else name
+        return f"{self._shape(proto.shape)} {name}" if self._style.operand_shapes else name
 
     def _attributes(
         self, proto: Proto, frontend: hlo_pb2.FrontendAttributes | None = None

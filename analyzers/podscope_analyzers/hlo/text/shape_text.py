@@ -62,6 +62,25 @@ def shape_text(shape: hlo_pb2.ShapeProto, *, layout: bool = True) -> str:
     return text
 
 
+class ShapeTexts:
+    """Texts of shapes with their layouts, each spelt out once: a program has few shapes."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, str] = {}
+
+    def __call__(self, shape: hlo_pb2.ShapeProto) -> str:
+        """The text of a shape."""
+        key = shape.SerializeToString()
+        text = self._known.get(key)
+        if text is None:
+            if shape.element_type == _TYPE.TUPLE:
+                text = f"({joined(map(self, shape.tuple_shapes))})"
+            else:
+                text = shape_text(shape)
+            self._known[key] = text
+        return text
+
+
 def layout_text(layout: hlo_pb2.LayoutProto) -> str:
     """A layout in braces: order of dimensions, then what is special about it."""
     order = ",".join(map(str, layout.minor_to_major))
