@@ -119,6 +119,7 @@ class BucketFolder:
                 name=entry.path.rpartition("/")[2],
                 place=f"{root}/{entry.path}",
                 changed=entry.changed,
+                size=entry.size,
                 read=partial(_read, self._bucket, entry.path),
             )
             for entry in sorted(entries, key=lambda entry: entry.path)

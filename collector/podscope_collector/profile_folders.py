@@ -28,6 +28,7 @@ class FoundFile:
         name: In its folder.
         place: Where it lies, for people.
         changed: Unix time, seconds; 0 where nobody can tell.
+        size: Bytes; 0 where nobody can tell.
         read: Its bytes, in memory of our own: a file that shrinks under us does no harm. Raises
             ``InputNotFoundError`` when it cannot be read, ``EmptyProfileError`` when it has none.
     """
@@ -35,6 +36,7 @@ class FoundFile:
     name: str
     place: str
     changed: float
+    size: int
     read: Callable[[], bytes | memoryview]
 
 
@@ -106,10 +108,10 @@ class LocalFolder:
 def local_file(path: Path) -> FoundFile:
     """A file of this machine."""
     try:
-        changed = path.stat().st_mtime
+        found = path.stat()
     except OSError:
-        changed = 0.0
-    return FoundFile(path.name, str(path), changed, lambda: _read(path))
+        return FoundFile(path.name, str(path), 0.0, 0, lambda: _read(path))
+    return FoundFile(path.name, str(path), found.st_mtime, found.st_size, lambda: _read(path))
 
 
 def _read(path: Path) -> bytes:

@@ -39,11 +39,13 @@ class ProfileFile:
         host: Name of the host, which is the file's without its endings.
         place: Where it lies, for people.
         read: Its bytes; see ``FoundFile``.
+        size: Bytes; 0 where nobody can tell.
     """
 
     host: str
     place: str
     read: Callable[[], bytes | memoryview]
+    size: int = 0
 
 
 @dataclass(frozen=True)
@@ -202,7 +204,7 @@ def _run(folder: ProfileFolder, others: tuple[str, ...]) -> ProfileRun:
 
 
 def _profile(file: FoundFile) -> ProfileFile:
-    return ProfileFile(_host_of(file.name), file.place, file.read)
+    return ProfileFile(_host_of(file.name), file.place, file.read, file.size)
 
 
 def _host_of(name: str) -> str:

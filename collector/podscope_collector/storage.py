@@ -91,10 +91,12 @@ class StoredEntry:
     Attributes:
         path: Key below the root, with ``/``.
         changed: Unix time, seconds.
+        size: Bytes.
     """
 
     path: str
     changed: float
+    size: int
 
 
 class Storage:
@@ -513,7 +515,7 @@ class Storage:
 
 
 def _entry(meta: "ObjectMeta") -> StoredEntry:
-    return StoredEntry(meta["path"], meta["last_modified"].timestamp())
+    return StoredEntry(meta["path"], meta["last_modified"].timestamp(), meta["size"])
 
 
 def _write_all(file: FileIO, block: memoryview) -> None:

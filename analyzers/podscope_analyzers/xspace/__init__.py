@@ -3,7 +3,7 @@
 from podscope_analyzers.xspace.columns import Columns, StatColumn
 from podscope_analyzers.xspace.limits import Limits
 from podscope_analyzers.xspace.metadata import EventMetadataTable, StatValue
-from podscope_analyzers.xspace.opening import Verification, open_xspace, verify
+from podscope_analyzers.xspace.opening import Verification, open_xspace, unpack, verify
 from podscope_analyzers.xspace.sifting import Sieve, Sifted, Survey
 from podscope_analyzers.xspace.space import Line, Plane, XSpace
 
@@ -21,5 +21,6 @@ __all__ = [
     "Verification",
     "XSpace",
     "open_xspace",
+    "unpack",
     "verify",
 ]

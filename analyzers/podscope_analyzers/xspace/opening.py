@@ -30,6 +30,15 @@ def _wire(view: memoryview, limits: Limits, *, may_compile: bool) -> Wire:
     return PortableWire(view)
 
 
+def unpack(buffer: bytes | memoryview | mmap, limits: Limits = DEFAULT_LIMITS) -> memoryview:
+    """The bytes of an XSpace that may be packed with gzip or zstd; a view where they are not.
+
+    Raises:
+        XSpaceError: they are no XSpace, or cannot be unpacked.
+    """
+    return recognise(memoryview(buffer).cast("B"), limits)
+
+
 def open_xspace(
     buffer: bytes | memoryview | mmap, limits: Limits = DEFAULT_LIMITS, *, may_compile: bool = True
 ) -> XSpace:
@@ -49,7 +58,7 @@ def open_xspace(
         XSpaceError: the bytes are not a valid XSpace; the message names what they are.
         CompilerMissingError: there is no numba, and the file is too large to do without.
     """
-    view = recognise(memoryview(buffer).cast("B"), limits)
+    view = unpack(buffer, limits)
     try:
         return XSpace(_wire(view, limits, may_compile=may_compile), len(view), limits)
     except XSpaceError as error:

@@ -1,5 +1,6 @@
 """Bringing profiles that others captured into the service: copied, checked, and to be analysed."""
 
+import contextlib
 import hashlib
 import itertools
 import re
@@ -18,10 +19,13 @@ from podscope_collector.captures.outcome import HostUpdate
 from podscope_collector.captures.progress import apply_updates
 from podscope_collector.captures.services import DEFAULT_RUN, finish_capture
 from podscope_collector.captures.states import CaptureState, HostState, ReasonCode
-from podscope_collector.errors import CollectorError
+from podscope_collector.errors import CollectorError, InputNotFoundError
 from podscope_collector.host_names import distinct_host_names
 from podscope_collector.runtime import Runtime
+from podscope_protos.methods import MAX_MESSAGE_BYTES
 
+# Hosts that were left out; all of them are in the capture.
+_TOLD: Final = 5
 _TIMESTAMP: Final = re.compile(r"^(\d{4}_\d{2}_\d{2}_\d{2}_\d{2}_\d{2})(?:_(\d{3}))?")
 
 
@@ -33,11 +37,39 @@ class FoundProfile:
         host: As its file is called.
         place: Where it lies, for people.
         read: Its bytes; may raise a ``CollectorError``.
+        size: Bytes; 0 where nobody can tell.
+        problem: Why it is not to be read, if it is not.
     """
 
     host: str
     place: str
     read: Callable[[], bytes | memoryview]
+    size: int = 0
+    problem: str | None = None
+
+    def content(self) -> bytes | memoryview:
+        """Its bytes, unpacked: viewers read no packed profile.
+
+        Raises:
+            CollectorError: It is not to be read, or cannot be.
+        """
+        if self.problem is not None:
+            raise InputNotFoundError(self.problem)
+        if self.size > MAX_MESSAGE_BYTES:
+            message = (
+                f"{self.place} has {self.size:,} bytes; no profiler writes, and no viewer reads, "
+                f"more than {MAX_MESSAGE_BYTES:,}"
+            )
+            raise InputNotFoundError(message)
+        from podscope_analyzers.errors import XSpaceError
+        from podscope_analyzers.xspace import unpack
+
+        found = self.read()
+        try:
+            return unpack(found)
+        except XSpaceError:
+            # Who checks it says what is wrong, and keeps it aside as it is.
+            return found
 
 
 @dataclass(frozen=True)
@@ -147,11 +179,14 @@ def _import(
         on_profile()
     done = sum(update.state is HostState.DONE for update in updates)
     problems = [f"{update.host}: {update.message}" for update in updates if update.message]
+    problem = "; ".join(problems[:_TOLD]) or None
+    if len(problems) > _TOLD:
+        problem = f"{problem}; and {len(problems) - _TOLD} more"
     if not done:
-        return Imported(run.session, None, 0, total, "; ".join(problems[:3]))
+        return Imported(run.session, None, 0, total, problem)
     with runtime.database.writing() as session:
         capture_id = _store(session, run, label, updates, runtime.clock())
-    return Imported(run.session, capture_id, done, total, "; ".join(problems[:3]) or None)
+    return Imported(run.session, capture_id, done, total, problem)
 
 
 def _session_for(runtime: Runtime, run: FoundRun) -> tuple[str, uuid.UUID | None]:
@@ -170,10 +205,19 @@ def _session_for(runtime: Runtime, run: FoundRun) -> tuple[str, uuid.UUID | None
                 session.scalars(select(CaptureHost.sha256).where(CaptureHost.capture_id == known))
             )
         if digests is None:
-            digests = {hashlib.sha256(profile.read()).hexdigest() for profile in run.profiles}
+            digests = _digests(run)
         if digests & stored:
             return name, known
     raise AssertionError
+
+
+def _digests(run: FoundRun) -> set[str]:
+    """Of its profiles as they would be stored; one that cannot be read is of no run."""
+    found = set()
+    for profile in run.profiles:
+        with contextlib.suppress(CollectorError):
+            found.add(hashlib.sha256(profile.content()).hexdigest())
+    return found
 
 
 def _keep(keeper: Keeper, name: str, profile: FoundProfile, now: datetime) -> HostUpdate:
@@ -185,7 +229,7 @@ def _keep(keeper: Keeper, name: str, profile: FoundProfile, now: datetime) -> Ho
         finished_at=now,
     )
     try:
-        content = profile.read()
+        content = profile.content()
         if keeper.holds_another(name, content):
             message = f"the storage has another profile of {keeper.session}/{name}; nothing is lost"
             return replace(failed, message=message)

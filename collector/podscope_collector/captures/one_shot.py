@@ -10,6 +10,7 @@ from podscope_collector.captures.fanout import run_capture
 from podscope_collector.captures.limits import FanoutLimits
 from podscope_collector.captures.outcome import CaptureOutcome, HostUpdate
 from podscope_collector.captures.request import CaptureRequest, parse_request
+from podscope_collector.host_names import MAX_LENGTH, safe_host_name
 from podscope_collector.settings import CollectorSettings
 from podscope_collector.storage import Storage
 
@@ -65,7 +66,12 @@ async def _capture(
         storage,
         storage.new_session(),
         lambda _: None,
-        host_names=[target.address.replace(":", "_") for target in targets],
+        host_names=[_file_name(target.address) for target in targets],
         limits=FanoutLimits.of(settings),
         agent_access=settings.agent_access() if access is None else AgentAccess(**access),
     )
+
+
+def _file_name(address: str) -> str:
+    name = address.replace(":", "_")
+    return name if len(name) <= MAX_LENGTH else safe_host_name(address)

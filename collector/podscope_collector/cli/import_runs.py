@@ -1,6 +1,7 @@
 """``podscope import``: profiles that others captured become captures of the service."""
 
 import functools
+import os
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
@@ -93,10 +94,30 @@ def _found(logdir: str) -> "Iterator[importing.FoundRun]":
     from podscope_collector.profile_folders import BUCKETS
     from podscope_collector.profiles import find_runs
 
-    place = logdir if logdir.startswith(BUCKETS) else str(Path(logdir).expanduser())
+    is_here = not logdir.startswith(BUCKETS)
+    place = str(Path(logdir).expanduser()) if is_here else logdir
     for run in find_runs(place):
-        profiles = (FoundProfile(file.host, file.place, file.read) for file in run.files)
-        yield FoundRun(run.session or "", (run.session or "",), tuple(profiles))
+        profiles = []
+        for file in run.files:
+            problem = _leads_out(file.place, place) if is_here else None
+            profiles.append(
+                FoundProfile(file.host, _tidy(file.place), file.read, file.size, problem)
+            )
+        session = _tidy(run.session or "").replace("\\", "_")
+        yield FoundRun(session, (session,), tuple(profiles))
+
+
+def _leads_out(file: str, folder: str) -> str | None:
+    """Why a file is not for import; what a link names was perhaps never meant to be read."""
+    # Unlike pathlib's, this takes links that lead in circles.
+    if Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder)):
+        return None
+    return f"{_tidy(file)} is a link out of {_tidy(folder)}; copy the profile there first"
+
+
+def _tidy(name: str) -> str:
+    """A name of a file with what cannot be printed, nor stored as text, replaced."""
+    return "".join(letter if letter.isprintable() else "_" for letter in name)
 
 
 def _tell(done: "list[importing.Imported]", *, as_json: bool) -> None:
