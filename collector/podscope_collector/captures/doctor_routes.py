@@ -81,7 +81,7 @@ async def look(service: ServiceNow, asked: DoctorRequest) -> DoctorReport:
     return DoctorReport.model_validate(
         {
             "targets": [one.to_json() for one in found],
-            "left_out": list(resolved.left_out),
+            "left_out": [one.message for one in resolved.left_out],
             "storage": storage,
         }
     )

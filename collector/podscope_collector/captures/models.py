@@ -30,7 +30,8 @@ class Capture(HasId, Base):
         cancelled_at: When somebody asked for its end.
         revision: Grows with every change of the capture or of a host, for live status.
         left_out: What the lookups of its targets found and cannot be captured, for people.
-        hosts_total: A target that is still to be looked up counts as one.
+        hosts_total: A target that is still to be looked up counts as one, one that is skipped as
+            none.
         hosts_done: Hosts whose profile is stored.
         reduce_claimed_at: When the last host's analysis claimed the reduce, once.
         alignment: How well the hosts started together, see ``clocks.Alignment``.

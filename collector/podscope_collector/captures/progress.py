@@ -64,6 +64,11 @@ def apply_updates(
     )
 
 
+def counted_hosts(capture: Capture) -> int:
+    """How many hosts a capture has, without those that cannot be captured."""
+    return sum(host.state is not HostState.SKIPPED for host in capture.hosts)
+
+
 def _add_parts(session: Session, capture_id: uuid.UUID, parts: Sequence[HostUpdate]) -> None:
     """Rows for the processes of hosts whose profiles are too large for one file."""
     capture = find_capture(session, capture_id)
@@ -77,7 +82,7 @@ def _add_parts(session: Session, capture_id: uuid.UUID, parts: Sequence[HostUpda
             given = known[part.part_of].given if part.part_of in known else None
             host = CaptureHost(position=position, target=part.target, host=part.host, given=given)
             capture.hosts.append(host)
-    capture.hosts_total = len(capture.hosts)
+    capture.hosts_total = counted_hosts(capture)
     session.flush()
 
 

@@ -41,7 +41,7 @@ def required_hosts(quorum: str, total: int) -> int:
 
 def decide(quorum: str, states: Iterable[HostState]) -> CaptureState:
     """What the final states of all hosts make of the capture."""
-    finals = list(states)
+    finals = [state for state in states if state is not HostState.SKIPPED]
     done = sum(state is HostState.DONE for state in finals)
     # Lookups may find fewer hosts than the quorum asks for: all of them are still too few.
     if done and done >= required_hosts(quorum, len(finals)):

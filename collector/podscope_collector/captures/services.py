@@ -13,8 +13,9 @@ from podscope_collector.captures.addresses import Target, parse_address
 from podscope_collector.captures.clocks import ClockOffset, HostWindow, align
 from podscope_collector.captures.fitting import check_together
 from podscope_collector.captures.limits import FanoutLimits
+from podscope_collector.captures.lookups import PodLookup, parse_lookup
 from podscope_collector.captures.models import Capture, CaptureHost, Trigger
-from podscope_collector.captures.progress import next_revision
+from podscope_collector.captures.progress import counted_hosts, next_revision
 from podscope_collector.captures.queries import find_capture
 from podscope_collector.captures.quorum import decide
 from podscope_collector.captures.request import CaptureRequest
@@ -88,7 +89,7 @@ def _add_hosts(capture: Capture, hosts: Sequence[CaptureHost], names: Sequence[s
         host.position = position
         host.host = name
     capture.hosts.extend(hosts)
-    capture.hosts_total = len(capture.hosts)
+    capture.hosts_total = counted_hosts(capture)
 
 
 def open_lookups(session: Session, capture_id: uuid.UUID) -> list[str]:
@@ -113,7 +114,9 @@ def settle_lookups(
     for host in capture.hosts:
         if not host.is_lookup or host.state.is_final:
             continue
-        if host.given in failed:
+        # Of a repeated capture: its hosts are tried where they were.
+        has_hosts = any(one.given == host.given and not one.is_lookup for one in capture.hosts)
+        if host.given in failed and not has_hosts:
             host.state = HostState.FAILED
             host.reason = ReasonCode.UNRESOLVED
             host.message = failed[host.given]
@@ -126,12 +129,41 @@ def settle_lookups(
     session.flush()
     known = {host.target.lower() for host in capture.hosts}
     fresh = [target for target in found.targets if target.address.lower() not in known]
+    fresh = [target for target in fresh if not _moved(capture, target, revision)]
     _add_hosts(
         capture,
         [CaptureHost(given=t.given, target=t.address, revision=revision) for t in fresh],
         [target.shown_name for target in fresh],
     )
-    capture.left_out = [*capture.left_out, *found.left_out]
+    capture.left_out = [*capture.left_out, *(one.message for one in found.left_out)]
+    _add_hosts(
+        capture,
+        [
+            CaptureHost(
+                given=one.given,
+                target=one.name[:_MAX_TARGET],
+                state=HostState.SKIPPED,
+                reason=ReasonCode.NOT_RUNNING,
+                message=one.message,
+                finished_at=now,
+                revision=revision,
+            )
+            for one in found.left_out
+        ],
+        [one.name for one in found.left_out],
+    )
+
+
+def _moved(capture: Capture, target: Target, revision: int) -> bool:
+    """Whether the target is a host that waits to be repeated and has another address by now."""
+    if target.name is None:
+        return False
+    (name,) = distinct_host_names([target.name])
+    for host in capture.hosts:
+        if host.given == target.given and host.host == name and not host.state.is_final:
+            host.target, host.revision = target.address, revision
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +267,8 @@ def check_can_start(session: Session, request: CaptureRequest, limits: FanoutLim
 def retry_capture(session: Session, capture_id: uuid.UUID, now: datetime) -> Capture:
     """Capture again, into the same session, every host that is not done.
 
+    Pods are looked up again where one of them is not done.
+
     Raises:
         ConflictError: the capture still runs, or every host is done.
     """
@@ -247,11 +281,13 @@ def retry_capture(session: Session, capture_id: uuid.UUID, now: datetime) -> Cap
     if capture.trigger is Trigger.IMPORT:
         message = "an imported capture cannot be repeated: its hosts were captured by others"
         raise ConflictError(message)
-    again = [host for host in capture.hosts if host.state is not HostState.DONE]
-    if not again:
+    if all(host.state is HostState.DONE for host in capture.hosts):
         message = f"nothing to repeat: all {capture.hosts_total} hosts are done"
         raise ConflictError(message)
-    for host in again:
+    _look_up_again(session, capture)
+    for host in capture.hosts:
+        if host.state is HostState.DONE:
+            continue
         host.state = HostState.PENDING
         host.reason = host.message = host.grpc_code = host.finished_at = None
         host.revision = revision
@@ -267,6 +303,26 @@ def retry_capture(session: Session, capture_id: uuid.UUID, now: datetime) -> Cap
     forget(session, WorkKind.REDUCE_CAPTURE, capture_id)
     enqueue(session, WorkKind.RUN_CAPTURE, [capture_id], now)
     return capture
+
+
+def _look_up_again(session: Session, capture: Capture) -> None:
+    """Look for pods again that did not run, or that failed: another one may have their name."""
+    skipped = [host for host in capture.hosts if host.state is HostState.SKIPPED]
+    lost = [
+        host
+        for host in capture.hosts
+        if host.state is not HostState.DONE and not host.is_lookup and _is_of_pods(host.given)
+    ]
+    for host in skipped:
+        capture.hosts.remove(host)
+    session.flush()
+    items = list(dict.fromkeys(host.given for host in lost if host.given))
+    lookups = [CaptureHost(given=one, target=one[:_MAX_TARGET], is_lookup=True) for one in items]
+    _add_hosts(capture, lookups, items)
+
+
+def _is_of_pods(given: str | None) -> bool:
+    return given is not None and isinstance(parse_lookup(given), PodLookup)
 
 
 def start_capture(session: Session, capture_id: uuid.UUID, now: datetime) -> Capture:

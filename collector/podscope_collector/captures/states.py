@@ -4,7 +4,11 @@ from enum import StrEnum
 
 
 class HostState(StrEnum):
-    """Where one host of a capture is; the last four are final."""
+    """Where one host of a capture is; the last five are final.
+
+    ``skipped``: a lookup found it and it cannot be captured (a pod that does not run); no quorum
+    counts it.
+    """
 
     PENDING = "pending"
     CONNECTING = "connecting"
@@ -15,6 +19,7 @@ class HostState(StrEnum):
     DONE = "done"
     EMPTY = "empty"
     FAILED = "failed"
+    SKIPPED = "skipped"
     CANCELLED = "cancelled"
 
     @property
@@ -23,7 +28,15 @@ class HostState(StrEnum):
         return self in _FINAL
 
 
-_FINAL = frozenset({HostState.DONE, HostState.EMPTY, HostState.FAILED, HostState.CANCELLED})
+_FINAL = frozenset(
+    {
+        HostState.DONE,
+        HostState.EMPTY,
+        HostState.FAILED,
+        HostState.SKIPPED,
+        HostState.CANCELLED,
+    }
+)
 
 
 class CaptureState(StrEnum):
@@ -54,6 +67,7 @@ class ReasonCode(StrEnum):
     """Why a host is not ``done``."""
 
     UNRESOLVED = "unresolved"
+    NOT_RUNNING = "not_running"
     UNREACHABLE = "unreachable"
     REFUSED = "refused"
     BUSY = "busy"

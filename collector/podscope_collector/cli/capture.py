@@ -4,6 +4,7 @@ import asyncio
 import getpass
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -220,22 +221,17 @@ def _into_folder(
     found = _resolved(request)
     targets = found.targets
     names = distinct_host_names(
-        [*(t.shown_name for t in targets), *(lookup.given for lookup in found.unresolved)]
+        [
+            *(t.shown_name for t in targets),
+            *(lookup.given for lookup in found.unresolved),
+            *(one.name for one in found.left_out),
+        ]
     )
     pending = [
         HostUpdate(target=target.address, host=name)
         for target, name in zip(targets, names, strict=False)
     ]
-    lost = tuple(
-        HostUpdate(
-            target=lookup.given,
-            host=name,
-            state=HostState.FAILED,
-            reason=ReasonCode.UNRESOLVED,
-            message=lookup.message,
-        )
-        for lookup, name in zip(found.unresolved, names[len(targets) :], strict=True)
-    )
+    lost = _not_captured(found, names[len(targets) :])
     with Progress(pending, _window_ms(request), quiet=as_json, steps=request.steps) as progress:
 
         async def work() -> CaptureOutcome:
@@ -276,7 +272,7 @@ def _into_folder(
 
 
 def _resolved(request: CaptureRequest) -> Resolution:
-    """The servers that the request's targets stand for now; says what was left out."""
+    """The servers that the request's targets stand for now."""
     wanted = request.parsed_targets()
     if not wanted.lookups:
         return Resolution(wanted.targets, (), ())
@@ -284,10 +280,32 @@ def _resolved(request: CaptureRequest) -> Resolution:
     from podscope_collector.captures.resolving.resolver import Resolver
     from podscope_collector.settings import CollectorSettings
 
-    found = Resolver(CollectorSettings()).resolve(wanted)
-    for line in found.left_out:
-        sys.stderr.write(f"left out: {line}\n")
-    return found
+    return Resolver(CollectorSettings()).resolve(wanted)
+
+
+def _not_captured(found: Resolution, names: Sequence[str]) -> tuple[HostUpdate, ...]:
+    """The lookups that failed, and what others found and cannot be captured."""
+    failed = [
+        HostUpdate(
+            target=one.given,
+            host=name,
+            state=HostState.FAILED,
+            reason=ReasonCode.UNRESOLVED,
+            message=one.message,
+        )
+        for one, name in zip(found.unresolved, names, strict=False)
+    ]
+    skipped = [
+        HostUpdate(
+            target=one.name,
+            host=name,
+            state=HostState.SKIPPED,
+            reason=ReasonCode.NOT_RUNNING,
+            message=one.message,
+        )
+        for one, name in zip(found.left_out, names[len(failed) :], strict=True)
+    ]
+    return (*failed, *skipped)
 
 
 def _through_service(
@@ -312,8 +330,6 @@ def show_ended(remote: RemoteCapture, url: str, *, as_json: bool) -> ExitCode:
     if as_json:
         _print_json(remote.id, remote.session, remote.state, remote.host_objects)
         return _EXIT[remote.state]
-    for line in remote.left_out:
-        sys.stderr.write(f"left out: {line}\n")
     sys.stdout.write(summary(str(remote.state), remote.hosts))
     sys.stdout.write(alignment_text(remote.alignment))
     sys.stdout.write(f"capture:  {remote.id}\npage:     {url.rstrip('/')}/captures/{remote.id}\n")

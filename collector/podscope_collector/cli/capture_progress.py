@@ -14,11 +14,13 @@ from rich.text import Text
 
 from podscope_collector.captures.outcome import HostUpdate
 from podscope_collector.captures.states import HostState
+from podscope_collector.host_names import distinct_host_names
 
 _STYLE = {
     HostState.DONE: "green",
     HostState.EMPTY: "yellow",
     HostState.FAILED: "red",
+    HostState.SKIPPED: "yellow",
     HostState.CANCELLED: "yellow",
 }
 
@@ -104,7 +106,7 @@ class Progress:
         shown = hosts if len(hosts) <= room else sorted(hosts, key=_attention)[:room]
         for host in shown:
             table.add_row(
-                host.target,
+                _called(host),
                 Text(str(host.state), style=_STYLE.get(host.state, "cyan")),
                 str(host.attempts),
                 size_text(host.bytes) if host.bytes else "",
@@ -159,7 +161,7 @@ def summary(state: str, hosts: Iterable[HostUpdate]) -> str:
         ("target", "state", "tries", "size", "reason"),
         *(
             (
-                host.target,
+                _called(host),
                 str(host.state),
                 str(host.attempts),
                 size_text(host.bytes) if host.bytes else "-",
@@ -174,8 +176,10 @@ def summary(state: str, hosts: Iterable[HostUpdate]) -> str:
         for row in rows
     ]
     done = sum(host.state is HostState.DONE for host in found)
+    skipped = sum(host.state is HostState.SKIPPED for host in found)
     total = size_text(sum(host.bytes for host in found))
-    lines.append(f"{state}: {done} of {len(found)} hosts captured, {total}")
+    line = f"{state}: {done} of {len(found) - skipped} hosts captured, {total}"
+    lines.append(f"{line}; {skipped} skipped" if skipped else line)
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -189,8 +193,14 @@ def size_text(size: int) -> str:
     return f"{amount:.2f} GB"
 
 
+def _called(host: HostUpdate) -> str:
+    """The address, behind the host's own name where it has one: a pod's, a TPU worker's."""
+    (plain,) = distinct_host_names([host.target])
+    return host.target if host.host == plain else f"{host.host} ({host.target})"
+
+
 def _attention(host: HostUpdate) -> int:
-    if host.state in {HostState.FAILED, HostState.EMPTY}:
+    if host.state in {HostState.FAILED, HostState.EMPTY, HostState.SKIPPED}:
         return 0
     return 2 if host.state is HostState.DONE else 1
 
@@ -204,7 +214,7 @@ def _worth_a_line(before: HostUpdate | None, update: HostUpdate) -> bool:
 
 def _line(update: HostUpdate) -> str:
     if update.state is HostState.DONE:
-        return f"{update.target} done, {size_text(update.bytes)}"
+        return f"{_called(update)} done, {size_text(update.bytes)}"
     reason = f" ({update.reason}): {update.message}" if update.reason else ""
     word = "try failed" if update.state is HostState.PENDING else str(update.state)
-    return f"{update.target} {word}{reason}"
+    return f"{_called(update)} {word}{reason}"

@@ -127,7 +127,8 @@ class _Watched:
                 self._take(_host(told))
             if event != "capture":
                 return False
-            if len(self._hosts) != int(told["hosts_total"]):
+            skipped = sum(seen[1] == HostState.SKIPPED for seen in self._hosts.values())
+            if len(self._hosts) - skipped != int(told["hosts_total"]):
                 # Lookups became hosts, and the stream does not tell of rows that are gone.
                 self._look_at_hosts()
             return CaptureState(told["state"]) in _ENDED

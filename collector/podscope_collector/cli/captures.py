@@ -96,7 +96,6 @@ def show_capture(
             ),
             ("started", alignment_text(capture["alignment"]).strip() or "unknown"),
             ("clocks", _clocks(capture["summary"])),
-            ("left out", "; ".join(capture["left_out"]) or "none"),
             ("analysis", capture["analysis"]["error"] or capture["analysis"]["state"]),
             ("step time", f"{_number(summary.get('step_time_ms'))} ms" if summary else "none"),
             ("slow host", summary.get("slow_host") or "none"),

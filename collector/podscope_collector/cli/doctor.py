@@ -112,7 +112,7 @@ def _look(
     found += [unresolved(lookup.given, lookup.message) for lookup in resolved.unresolved]
     return {
         "targets": [one.to_json() for one in found],
-        "left_out": list(resolved.left_out),
+        "left_out": [one.message for one in resolved.left_out],
         "storage": None if logdir is None else _storage(logdir),
     }
 

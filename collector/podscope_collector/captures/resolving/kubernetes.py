@@ -9,7 +9,7 @@ from typing import Any, Final
 from podscope_collector.captures.addresses import MAX_TARGETS, Target
 from podscope_collector.captures.lookups import PORT_ANNOTATION, PodLookup
 from podscope_collector.captures.resolving.errors import LookupFailed
-from podscope_collector.captures.resolving.found import Found
+from podscope_collector.captures.resolving.found import Found, LeftOut
 from podscope_collector.captures.resolving.http import get_json
 from podscope_collector.settings import CollectorSettings
 
@@ -28,7 +28,7 @@ def look_up_pods(lookup: PodLookup, settings: CollectorSettings) -> Found:
     """
     namespace = lookup.namespace or _own_namespace(settings)
     targets: list[Target] = []
-    left_out: list[str] = []
+    left_out: list[LeftOut] = []
     for pod in sorted(_list_pods(lookup, namespace, settings), key=_order):
         name = _name(pod)
         problem = _why_not(pod)
@@ -38,7 +38,7 @@ def look_up_pods(lookup: PodLookup, settings: CollectorSettings) -> Found:
                 f"has no port: give one in the target, or annotate the pod with {PORT_ANNOTATION}"
             )
         if problem is not None or port is None:
-            left_out.append(f"pod {name} {problem}")
+            left_out.append(LeftOut(lookup.given, name, f"pod {name} {problem}"))
             continue
         address = ipaddress.ip_address(pod["status"]["podIP"])
         host = str(address) if address.version == 4 else f"[{address}]"
@@ -46,7 +46,7 @@ def look_up_pods(lookup: PodLookup, settings: CollectorSettings) -> Found:
             Target(f"{host}:{port}", lookup.given, str(address), port, name=f"{name}:{port}")
         )
     if not targets:
-        why = f"; {left_out[0]}" if left_out else ""
+        why = f"; {left_out[0].message}" if left_out else ""
         msg = f"no running pod in namespace {namespace} matches {lookup.selector}{why}"
         raise LookupFailed(msg)
     return Found(tuple(targets), tuple(left_out))

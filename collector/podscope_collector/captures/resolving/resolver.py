@@ -11,7 +11,7 @@ from podscope_collector.captures.addresses import Target
 from podscope_collector.captures.lookups import DnsLookup, Lookup, PodLookup
 from podscope_collector.captures.resolving.dns import look_up_dns
 from podscope_collector.captures.resolving.errors import LookupFailed
-from podscope_collector.captures.resolving.found import Found, Resolution, Unresolved
+from podscope_collector.captures.resolving.found import Found, LeftOut, Resolution, Unresolved
 from podscope_collector.captures.resolving.kubernetes import look_up_pods
 from podscope_collector.captures.resolving.tpu import look_up_tpu
 from podscope_collector.captures.targets import TargetList
@@ -36,7 +36,7 @@ class Resolver:
         results = self._look_up_all(wanted.lookups)
         found: dict[str, Target] = {target.address.lower(): target for target in wanted.targets}
         unresolved: list[Unresolved] = []
-        left_out: list[str] = []
+        left_out: list[LeftOut] = []
         for lookup, result in zip(wanted.lookups, results, strict=True):
             if isinstance(result, LookupFailed):
                 unresolved.append(Unresolved(lookup.given, str(result)))

@@ -4,7 +4,7 @@ import { useEffect, useMemo } from "preact/hooks";
 
 import { api, eventsUrl, type ServiceError } from "./client";
 import { asServiceError } from "./resource";
-import { type Capture, type Host, isLive } from "./types";
+import { type Capture, countedHosts, type Host, isLive } from "./types";
 
 export interface LiveCapture {
   readonly capture: Signal<Capture | null>;
@@ -65,7 +65,7 @@ export function useLiveCapture(id: string | null, round = 0): LiveCapture {
         const capture = JSON.parse((event as MessageEvent<string>).data) as Capture;
         live.capture.value = capture;
         // A target that was looked up has become hosts; events tell of those that change only.
-        if (live.hosts.value.length !== capture.hosts_total) void load();
+        if (countedHosts(live.hosts.value) !== capture.hosts_total) void load();
       });
       source.addEventListener("host", (event) => {
         live.hosts.value = withHost(live.hosts.value, JSON.parse((event as MessageEvent<string>).data) as Host);

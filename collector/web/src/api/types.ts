@@ -4,7 +4,7 @@ export type CaptureState = "pending" | "capturing" | "complete" | "partial" | "f
 export type AnalysisState = "pending" | "running" | "done" | "failed";
 export type HostState =
   | "pending" | "connecting" | "armed" | "capturing" | "receiving" | "storing"
-  | "done" | "empty" | "failed" | "cancelled";
+  | "done" | "empty" | "failed" | "skipped" | "cancelled";
 
 export interface CaptureSummary {
   readonly device_type: string | null;
@@ -265,8 +265,11 @@ export const isLive = (capture: Capture): boolean =>
   ((capture.state === "complete" || capture.state === "partial") &&
     (capture.analysis?.state === "pending" || capture.analysis?.state === "running"));
 
-const ENDED: ReadonlySet<string> = new Set(["done", "empty", "failed", "cancelled"]);
+const ENDED: ReadonlySet<string> = new Set(["done", "empty", "failed", "skipped", "cancelled"]);
 export const hasEnded = (host: Host): boolean => ENDED.has(host.state);
+
+/** Without those that a lookup found and that cannot be captured: no total counts them. */
+export const countedHosts = (hosts: readonly Host[]): number => hosts.filter((host) => host.state !== "skipped").length;
 
 /** A host's name as people know it: its own once it has answered, the address until then. */
 export const hostName = (host: Host): string => host.host || host.target;

@@ -28,6 +28,8 @@ def test_a_share_is_rounded_up_to_whole_hosts(quorum: str, total: int, needed: i
         ("any", [DONE, HostState.CANCELLED], CaptureState.PARTIAL),
         ("any", [], CaptureState.FAILED),
         # As lookups may find them.
+        ("all", [DONE, HostState.SKIPPED], CaptureState.COMPLETE),
+        ("any", [HostState.SKIPPED], CaptureState.FAILED),
         ("3", [DONE, DONE], CaptureState.FAILED),
     ],
 )

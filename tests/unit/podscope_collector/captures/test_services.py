@@ -10,7 +10,7 @@ from podscope_collector.captures.addresses import Target
 from podscope_collector.captures.models import Capture, CaptureHost, Trigger
 from podscope_collector.captures.outcome import Attempt, HostUpdate
 from podscope_collector.captures.request import parse_request
-from podscope_collector.captures.resolving.found import Resolution, Unresolved
+from podscope_collector.captures.resolving.found import LeftOut, Resolution, Unresolved
 from podscope_collector.captures.states import AnalysisState, CaptureState, HostState, ReasonCode
 from podscope_collector.db import Database
 from podscope_collector.errors import ConflictError, InputNotFoundError
@@ -255,14 +255,19 @@ def test_a_lookup_is_one_row_until_its_hosts_take_its_place(database: Database) 
             Target("w0:1", "k8s:n/a=b:1", "w0", 1),
         ),
         unresolved=(Unresolved("tpu:x", "not ready"),),
-        left_out=("pod pod-b is being deleted",),
+        left_out=(LeftOut("k8s:n/a=b:1", "pod-b", "pod pod-b is being deleted"),),
     )
     after = settle(database, capture_id, found)
     assert [(h.target, h.host, h.state) for h in after.hosts] == [
         ("w0:1", "w0_1", HostState.PENDING),
         ("tpu:x", "tpu_x", HostState.FAILED),
         ("10.0.0.1:1", "pod-a_1", HostState.PENDING),
+        ("pod-b", "pod-b", HostState.SKIPPED),
     ]
+    assert (after.hosts[3].reason, after.hosts[3].message) == (
+        ReasonCode.NOT_RUNNING,
+        "pod pod-b is being deleted",
+    )
     assert after.hosts[1].reason is ReasonCode.UNRESOLVED
     assert after.hosts[1].message == "not ready"
     assert after.hosts[2].given == "k8s:n/a=b:1"
@@ -274,6 +279,58 @@ def test_a_lookup_is_one_row_until_its_hosts_take_its_place(database: Database) 
             "w0:1",
             "10.0.0.1:1",
         ]
+
+
+def test_a_retry_looks_for_the_pods_that_were_not_done_where_they_are_now(
+    database: Database,
+) -> None:
+    given = "k8s:n/a=b:1"
+
+    def at(address: str, name: str) -> Target:
+        return Target(f"{address}:1", given, address, 1, name=f"{name}:1")
+
+    capture_id = capture_of(database, given)
+    skipped = LeftOut(given, "pod-c", "pod pod-c is not running (Pending)")
+    first = Resolution((at("10.0.0.1", "pod-a"), at("10.0.0.2", "pod-b")), (), (skipped,))
+    assert settle(database, capture_id, first).hosts_total == 2
+    apply(
+        database,
+        capture_id,
+        update("pod-a_1", HostState.DONE, 5),
+        update("pod-b_1", HostState.FAILED),
+    )
+    # A pod that does not run is nobody's loss, and no host.
+    assert (finish(database, capture_id).state, len(load(database, capture_id).hosts)) == (
+        CaptureState.PARTIAL,
+        3,
+    )
+    retry(database, capture_id)
+    with database.reading() as session:
+        assert services.open_lookups(session, capture_id) == [given]
+    # One pod was started again elsewhere, the other one runs by now.
+    found = (at("10.0.0.1", "pod-a"), at("10.0.0.9", "pod-b"), at("10.0.0.3", "pod-c"))
+    after = settle(database, capture_id, Resolution(found, (), ()))
+    assert [(h.host, h.target, h.state) for h in after.hosts] == [
+        ("pod-a_1", "10.0.0.1:1", HostState.DONE),
+        ("pod-b_1", "10.0.0.9:1", HostState.PENDING),
+        ("pod-c_1", "10.0.0.3:1", HostState.PENDING),
+    ]
+    assert after.hosts_total == 3
+
+
+def test_pods_that_cannot_be_looked_up_again_are_tried_where_they_were(database: Database) -> None:
+    given = "k8s:n/a=b:1"
+    capture_id = capture_of(database, given)
+    target = Target("10.0.0.1:1", given, "10.0.0.1", 1, name="pod-a:1")
+    settle(database, capture_id, Resolution((target,), (), ()))
+    apply(database, capture_id, update("pod-a_1", HostState.FAILED))
+    finish(database, capture_id)
+    retry(database, capture_id)
+    lost = Resolution((), (Unresolved(given, "the API is away"),), ())
+    after = settle(database, capture_id, lost)
+    assert [(h.host, h.target, h.state) for h in after.hosts] == [
+        ("pod-a_1", "10.0.0.1:1", HostState.PENDING)
+    ]
 
 
 def cancel(database: Database, capture_id: uuid.UUID) -> Capture:

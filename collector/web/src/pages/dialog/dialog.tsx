@@ -206,7 +206,7 @@ function ProgressDialog({ id, onClose }: { id: string; onClose: () => void }) {
           {isCapturing && <button type="button" class="button" disabled={cancelling} onClick={() => void cancel()}>{cancelling ? "Cancelling" : "Cancel the capture"}</button>}
           {capture !== null && !isCapturing && progress.failed.length > 0 && (
             <button type="button" class="button" disabled={repeating} onClick={() => void again()} data-testid="capture-again">
-              Capture {plural(progress.failed.length, "failed host")} again
+              Capture {plural(progress.failed.length, "host")} again
             </button>
           )}
           {progress.opens ? (

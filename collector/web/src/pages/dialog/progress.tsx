@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 
 import type { ServiceError } from "../../api/client";
 import { useLiveCapture } from "../../api/live";
-import { type Capture, hasEnded, type Host, hostName, isLive } from "../../api/types";
+import { type Capture, countedHosts, hasEnded, type Host, hostName, isLive } from "../../api/types";
 import { Bar, Failure, Loading, Status } from "../../components/basics";
 import { duration, fileSize, fixed, ofTotal, plural, tickDecimals, ticks } from "../../format/numbers";
 import { parseTime } from "../../format/time";
@@ -54,6 +54,7 @@ const STATE_WORDS: Readonly<Record<string, string>> = {
   done: "Stored",
   empty: "Empty",
   failed: "Failed",
+  skipped: "Skipped",
   cancelled: "Cancelled",
 };
 
@@ -65,7 +66,7 @@ function HostState({ host }: { host: Host }) {
   return <span class={host.state === "pending" ? "quiet" : "running"}>{word}</span>;
 }
 
-const BLOCK_ORDER = ["done", "storing", "receiving", "capturing", "armed", "connecting", "pending", "cancelled", "empty", "failed"];
+const BLOCK_ORDER = ["done", "storing", "receiving", "capturing", "armed", "connecting", "pending", "skipped", "cancelled", "empty", "failed"];
 
 /** How many hosts must be stored; null where the text is not a rule. */
 export function quorumHosts(quorum: string, total: number): number | null {
@@ -81,7 +82,8 @@ function Blocks({ capture, hosts }: { capture: Capture; hosts: readonly Host[] }
   const width = 1000;
   const pitch = width / Math.max(sorted.length, 1);
   const gap = sorted.length > 200 ? 0 : 2;
-  const quorum = quorumHosts(capture.quorum, hosts.length);
+  const counted = countedHosts(hosts);
+  const quorum = quorumHosts(capture.quorum, counted);
   return (
     <div class="blocks">
       <svg viewBox={`0 0 ${width} 14`} preserveAspectRatio="none" role="img" aria-label={`one block a host, ${ofTotal(capture.hosts_done, capture.hosts_total)} stored`}>
@@ -93,7 +95,7 @@ function Blocks({ capture, hosts }: { capture: Capture; hosts: readonly Host[] }
       <p class="quiet">
         one block a host, by state
         <span class="spring" />
-        quorum {capture.quorum === "all" || capture.quorum === "any" ? capture.quorum : `${quorum ?? capture.quorum} of ${hosts.length}`}
+        quorum {capture.quorum === "all" || capture.quorum === "any" ? capture.quorum : `${quorum ?? capture.quorum} of ${counted}`}
       </p>
     </div>
   );
@@ -148,12 +150,6 @@ export function Progress({ progress }: { progress: CaptureProgress }) {
         <div class="figure"><span>Elapsed</span><b>{spent.value} <small>{spent.unit}</small></b></div>
       </div>
       {error && <Failure error={error} />}
-      {capture.left_out.length > 0 && (
-        <details class="left-out">
-          <summary>{plural(capture.left_out.length, "host")} left out, found and not to be captured</summary>
-          <ul>{capture.left_out.map((line) => <li key={line}>{line}</li>)}</ul>
-        </details>
-      )}
       <table class="data hosts-table">
         <colgroup><col class="w-host" /><col class="w-state" /><col class="w-attempt" /><col /><col class="w-size" /><col class="w-analysis" /><col class="w-note" /></colgroup>
         <thead>

@@ -122,10 +122,10 @@ def test_pods_come_page_by_page_in_the_order_of_their_numbers(
     found = resolve(settings, "k8s:train/app=llm&role=worker:9999")
     assert addresses(found) == ["[fd00::2]:9999", "10.0.0.9:9999", "10.0.0.10:9999"]
     assert [t.shown_name for t in found.targets] == ["w-2:9999", "w-9:9999", "w-10:9999"]
-    assert found.left_out == (
-        "pod w-1 has no address yet",
-        "pod w-3 is not running (Pending)",
-    )
+    assert [(one.name, one.message) for one in found.left_out] == [
+        ("w-1", "pod w-1 has no address yet"),
+        ("w-3", "pod w-3 is not running (Pending)"),
+    ]
 
 
 def test_the_pods_of_a_jobset_are_called_by_their_host_name_and_tell_their_port(
@@ -151,8 +151,8 @@ def test_the_pods_of_a_jobset_are_called_by_their_host_name_and_tell_their_port(
         ("j-w-0-0:9012", "10.0.0.2:9012"),
         ("j-w-0-1:9012", "10.0.0.1:9012"),
     ]
-    assert "podscope.dev/port" in found.left_out[0]
-    assert found.left_out[1] == "pod j-w-0-3 is being deleted"
+    assert "podscope.dev/port" in found.left_out[0].message
+    assert found.left_out[1].message == "pod j-w-0-3 is being deleted"
 
 
 @pytest.mark.parametrize(
