@@ -3,7 +3,7 @@
 import io
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Protocol
 
@@ -206,6 +206,10 @@ class StatColumn:
             return codes, [decode_text(p) for p in payloads]
         return np.zeros(raw.shape, dtype=np.int32), [""]
 
+    def of(self, events: npt.NDArray[np.intp]) -> "StatColumn":
+        """The stat of some events, in their order."""
+        return replace(self, kind=self.kind[events], raw=self.raw[events])
+
     def payload(self, event: int) -> bytes:
         """The bytes of one event's string or bytes value; empty for any other kind."""
         if self.kind[event] in (STRING, BYTES):
@@ -247,3 +251,17 @@ class Columns:
             KeyError: the stat was not asked for in ``Line.columns``.
         """
         return self._stats[name]
+
+    def of(self, events: npt.NDArray[np.intp]) -> "Columns":
+        """Some events, in their order.
+
+        Args:
+            events: Their indices, shape (k,).
+        """
+        return Columns(
+            self.metadata[events],
+            self.start_ps[events],
+            self.duration_ps[events],
+            self.occurrences[events],
+            {name: stat.of(events) for name, stat in self._stats.items()},
+        )

@@ -84,7 +84,6 @@ def op_sums(
     columns: Columns,
     count: int,
     links: Mapping[ModuleKey, int],
-    where: NDArray[np.bool_] | None = None,
 ) -> OpSums:
     """Operations of one op line, self times by nesting on the device's clock.
 
@@ -92,13 +91,11 @@ def op_sums(
         columns: With the stats that operations need decoded.
         count: Rows of the plane's event metadata.
         links: Numbers of SparseCore modules by offloading core and start id.
-        where: Which events to take; nesting sees only these.
     """
-    at = slice(None) if where is None else np.flatnonzero(where)
-    start, duration = (values[at] for values in device_spans(columns))
-    rows, measured = columns.metadata[at], columns.duration_ps[at]
+    start, duration = device_spans(columns)
+    rows, measured = columns.metadata, columns.duration_ps
     sums = sum_nested(rows, count, start, duration)
-    occurred = columns.occurrences[at]
+    occurred = columns.occurrences
     occurrences = sums.occurrences
     if occurred.any():
         occurrences = _added(rows, np.maximum(occurred, 1), count)
@@ -108,11 +105,11 @@ def op_sums(
         # Most stats are on no event of a line at all.
         if not stat.kind.any():
             return np.zeros(count, np.int64)
-        return _added(rows, read(stat)[at], count)
+        return _added(rows, read(stat), count)
 
     minimum = columns.stat("min_duration_ps")
     if minimum.kind.any():
-        told = np.where(minimum.present(), minimum.ints(), columns.duration_ps)[at]
+        told = np.where(minimum.present(), minimum.ints(), measured)
         shortest = sum_groups(rows, count, told, told).min_ps
     elif measured is duration:
         shortest = sums.min_ps
@@ -121,9 +118,9 @@ def op_sums(
     scale = columns.stat("Time Scale Multiplier")
     normalized = sums.time_ps
     if scale.kind.any() or (len(duration) and int(duration.max()) >= _EXACT_PS):
-        factor = np.where(scale.present(), scale.doubles(), 1.0)[at]
+        factor = np.where(scale.present(), scale.doubles(), 1.0)
         normalized = _added(rows, np.trunc(duration * factor).astype(np.int64), count)
-    first_linked, link = _links(columns, links, at, rows, count)
+    first_linked, link = _links(columns, links, count)
     return OpSums(
         first=sums.first,
         occurrences=occurrences,
@@ -155,17 +152,15 @@ def decode_ops(line: OpLine) -> Columns:
 def _links(
     columns: Columns,
     links: Mapping[ModuleKey, int],
-    at: slice | NDArray[np.intp],
-    rows: NDArray[np.int32],
     count: int,
 ) -> tuple[Int64s, Int64s]:
     """Of every row, the first event that waits for a module, and that module's number."""
     first, link = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
     core, start = (columns.stat(name) for name in LINK_STATS)
-    both = (core.present() & start.present())[at] if links else np.zeros(0, np.bool_)
+    both = core.present() & start.present() if links else np.zeros(0, np.bool_)
     if not both.any():
         return first, link
-    cores, starts = core.ints_or_uints()[at], start.ints_or_uints()[at]
+    rows, cores, starts = columns.metadata, core.ints_or_uints(), start.ints_or_uints()
     for event in np.flatnonzero(both)[::-1].tolist():
         found = links.get((int(cores[event]), int(starts[event])), -1)
         if found >= 0:

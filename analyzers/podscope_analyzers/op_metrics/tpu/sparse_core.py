@@ -18,7 +18,6 @@ from podscope_analyzers.op_metrics.tpu.lines import (
 from podscope_analyzers.op_metrics.tpu.merging import merge_ops
 from podscope_analyzers.plane_views import OpPlane
 from podscope_analyzers.planes import SPARSE_CORE_MODULES, SPARSE_CORE_OPS
-from podscope_analyzers.sorted_values import distinct
 
 
 def sparse_core_ops(plane: OpPlane) -> Mapping[ModuleKey, OpDatabase]:
@@ -58,10 +57,13 @@ def sparse_core_ops(plane: OpPlane) -> Mapping[ModuleKey, OpDatabase]:
         inside = module < len(end)
         module = np.minimum(module, len(end) - 1)
         inside &= (start[module] <= op_start) & (op_start + op_duration <= end[module])
-        key_of_op = np.where(inside, module_key[module], -1)
-        for number in distinct(key_of_op[inside]).tolist():
-            sums = op_sums(columns, len(plane.event_metadata), {}, key_of_op == number)
-            parts.setdefault(number, []).append(sums)
+        ops = np.flatnonzero(inside)
+        ops = ops[np.argsort(module_key[module[ops]], kind="stable")]
+        key_of_op = module_key[module[ops]]
+        for of_key in np.split(ops, np.flatnonzero(np.diff(key_of_op)) + 1) if len(ops) else ():
+            # Nesting sees only the operations of one module.
+            sums = op_sums(columns.of(of_key), len(plane.event_metadata), {})
+            parts.setdefault(int(module_key[module[of_key[0]]]), []).append(sums)
     total = np.zeros(len(numbers), np.int64)
     np.add.at(total, module_key, end - start)
     return {
