@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 
 from podscope._version import __version__
 from podscope_collector.analyses.routes import router as analyses
+from podscope_collector.analyses.xprof_routes import router as xprof
 from podscope_collector.captures.doctor_routes import router as doctor
 from podscope_collector.captures.routes import router as captures
 from podscope_collector.celery_app import create_celery
@@ -72,6 +73,7 @@ def create_app(
     install_problems(app)
     for router in (captures, doctor, analyses, schedules):
         app.include_router(router, prefix="/api/v1")
+    app.include_router(xprof)
     app.include_router(_probes)
     _serve_pages(app, STATIC)
     app.add_middleware(

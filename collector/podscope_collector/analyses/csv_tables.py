@@ -47,6 +47,20 @@ def table_csv(table: Mapping[str, Any]) -> str:
     return text.getvalue()
 
 
+def data_table_csv(answer: object) -> str | None:
+    """XProf's DataTable as CSV with its labels, of several the first; None of what is no table."""
+    if isinstance(answer, list) and answer:
+        answer = answer[0]
+    if not isinstance(answer, dict) or "cols" not in answer:
+        return None
+    text = io.StringIO()
+    writer = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    writer.writerow(column.get("label", column.get("id", "")) for column in answer["cols"])
+    for row in answer.get("rows", []):
+        writer.writerow(_cell((cell or {}).get("v")) for cell in row["c"])
+    return text.getvalue()
+
+
 def _cell(value: object) -> object:
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -51,7 +51,7 @@ def list_tools(service: ServiceNow, capture_id: uuid.UUID) -> ToolList:
     return ToolList(items=items)
 
 
-def _as_xprof(answer: object) -> Response:
+def as_xprof(answer: object) -> Response:
     """XProf's answer: JSON, or a page, text or bytes of some tools as they are."""
     if isinstance(answer, bytes):
         return Response(answer, media_type="application/octet-stream")
@@ -82,7 +82,7 @@ def show_result(
         service.runtime, capture_id, tool, host, parameters, as_xprof=format == "xprof"
     )
     if format == "xprof":
-        return _as_xprof(results.answer_xprof(service.runtime, question))
+        return as_xprof(results.answer_xprof(service.runtime, question))
     found = results.answer(service.runtime, question)
     if format == "json":
         return JSONResponse(found["body"])
