@@ -4,8 +4,7 @@ Both capture the same simulated hosts on this machine's loopback, some of them d
 round those that live are idle: healthy, with nothing to trace in this window. Printed are the time
 beyond the capture window, the profiles kept, the requests that healthy hosts got beyond the one
 that was needed (by the simulator's journal), and what each client says of the lost hosts. With two
-or more addresses XProf always delays the start by 3 s, in every attempt; podscope's first row
-includes loading its checks (about one second, once per process).
+or more addresses XProf always delays the start by 3 s, in every attempt.
 
 usage: python benchmarks/capture_fanout.py [--hosts 2,16,64] [--dead 0.1] [--duration-ms 1000]
 """

@@ -508,6 +508,8 @@ class Storage:
             elif isinstance(error, _DENIALS) or any(sign in reason for sign in _DENIED):
                 reason = "permission denied"
                 advice = "give this user access or choose another place"
+            elif self.folder is None and "404 Not Found" in reason:
+                reason, advice = "there is no such bucket", "check its name and its region"
             elif "error sending request" in reason:
                 advice = "check the address of the store and the network between"
             msg = f"cannot {what}: {reason}; {advice}"

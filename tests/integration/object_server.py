@@ -23,6 +23,7 @@ class ObjectServer(ThreadingHTTPServer):
         variables: For the environment of a process that is to find it.
         objects: Key -> content.
         denied: Whether every request is answered with 403.
+        is_missing: Whether every request is answered with 404, as where there is no such bucket.
         away_for: So many requests to write are still answered with 503.
         writes: Requests to write so far.
         silent_until: Requests to write are answered only when this is set; None for at once.
@@ -36,6 +37,7 @@ class ObjectServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.objects: dict[str, bytes] = {}
         self.denied = False
+        self.is_missing = False
         self.away_for = 0
         self.writes = 0
         self.silent_until: threading.Event | None = None
@@ -109,6 +111,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.silent_until.wait(60)
         if self.server.denied:
             return self._error(403, "AccessDenied")
+        if self.server.is_missing:
+            return self._error(404, "NoSuchBucket")
         if self.server.away_for > 0:
             self.server.away_for -= 1
             return self._error(503, "SlowDown")
@@ -132,6 +136,8 @@ class _Handler(BaseHTTPRequestHandler):
         query = self._query()
         if self.server.denied:
             return self._error(403, "AccessDenied")
+        if self.server.is_missing:
+            return self._error(404, "NoSuchBucket")
         if query.get("list-type") == "2":
             return self._list(query)
         content = self.server.objects.get(self._key())

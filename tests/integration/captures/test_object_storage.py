@@ -107,6 +107,14 @@ def test_a_store_that_takes_calls_and_never_answers_is_given_up_by_its_silence(
         answered.set()
 
 
+def test_a_bucket_that_is_not_there_is_said_to_be_missing(cloud: ObjectServer) -> None:
+    cloud.is_missing = True
+    storage = Storage(cloud.url)
+    for ask in (storage.list_sessions, storage.new_session, storage.check_writable):
+        with pytest.raises(StorageError, match="there is no such bucket; check its name"):
+            ask()
+
+
 def test_a_received_file_is_uploaded_in_parts_and_digested_in_pieces(
     cloud: ObjectServer, tmp_path: Path
 ) -> None:

@@ -105,6 +105,12 @@ def ports() -> Iterator[list[int]]:
         yield found
 
 
+# Two of those in ``ports``.
+each_framework = pytest.mark.parametrize(
+    "server", [pytest.param(1, id="jax"), pytest.param(4, id="tensorflow")]
+)
+
+
 async def capture(
     root: Path, targets: list[str], duration_ms: int, attempts: int = 3, **fields: Any
 ) -> CaptureOutcome:
@@ -196,8 +202,11 @@ def test_the_doctor_tells_jax_from_tensorflow_and_a_busy_server_from_a_free_one(
     assert [found.verdict for found in probed] == [Verdict.READY, Verdict.READY]
 
 
-def test_a_host_that_stays_busy_fails_as_busy(ports: list[int], tmp_path: Path) -> None:
-    target = [f"localhost:{ports[0]}"]
+@each_framework
+def test_a_host_that_stays_busy_fails_as_busy(
+    ports: list[int], tmp_path: Path, server: int
+) -> None:
+    target = [f"localhost:{ports[server]}"]
 
     async def both() -> tuple[CaptureOutcome, CaptureOutcome]:
         first = asyncio.ensure_future(capture(tmp_path, target, 3000))
@@ -210,8 +219,11 @@ def test_a_host_that_stays_busy_fails_as_busy(ports: list[int], tmp_path: Path) 
     assert second.hosts[0].grpc_code == "INTERNAL"
 
 
-def test_a_cancelled_capture_frees_the_server_at_once(ports: list[int], tmp_path: Path) -> None:
-    target = [f"localhost:{ports[1]}"]
+@each_framework
+def test_a_cancelled_capture_frees_the_server_at_once(
+    ports: list[int], tmp_path: Path, server: int
+) -> None:
+    target = [f"localhost:{ports[server]}"]
 
     async def scenario() -> CaptureOutcome:
         first = asyncio.ensure_future(capture(tmp_path, target, 60_000))
@@ -253,10 +265,11 @@ def test_a_profile_of_more_than_4_mib_arrives_whole(ports: list[int], tmp_path: 
     pytest.fail(f"no profile was large enough: {sizes}")
 
 
+@each_framework
 def test_a_window_that_the_timeout_cuts_is_a_deadline_and_frees_the_server(
-    ports: list[int], tmp_path: Path
+    ports: list[int], tmp_path: Path, server: int
 ) -> None:
-    target = [f"127.0.0.1:{ports[2]}"]
+    target = [f"127.0.0.1:{ports[server]}"]
     # A stock server sleeps until the start and gives its profile only after the window.
     outcome = asyncio.run(capture(tmp_path, target, 1_000, attempts=1, timeout_ms=1))
     assert outcome.hosts[0].reason is ReasonCode.DEADLINE
