@@ -56,4 +56,4 @@ def _note_targets(found: Diagnosis, described: own.DescribeResponse) -> None:
             "see 'podscope agent targets' on the host",
         )
     else:
-        found.add("targets", CheckState.OK, f"{known} processes")
+        found.add("targets", CheckState.OK, f"{known} process{'' if known == 1 else 'es'}")

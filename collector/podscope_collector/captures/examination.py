@@ -201,6 +201,7 @@ class _Examination:
             return
         described = own.DescribeResponse.FromString(answer)
         note_description(self._found, described)
+        await self._monitor(channel)
         if described.is_busy:
             self._found.note_busy()
         else:

@@ -79,6 +79,12 @@ def capture(
     timeout: Annotated[
         str, typer.Option(help="What a host gets beyond the window, to collect and send.")
     ] = "60s",
+    trigger: Annotated[
+        str, typer.Option(help="Why: manual, alert, or api for other programs.")
+    ] = "manual",
+    requested_by: Annotated[
+        str | None, typer.Option(help="Who asks; the user of this machine unless given.")
+    ] = None,
     label: Annotated[list[str] | None, typer.Option(help="k=v; repeatable.")] = None,
     host_tracer_level: Annotated[int, typer.Option(help="0 to 3.")] = 2,
     device_tracer_level: Annotated[int, typer.Option(help="0 or 1.")] = 1,
@@ -142,8 +148,8 @@ def capture(
             "retry_empty": retry_empty,
             "synchronized": synchronized,
             "expected_host_bytes": expected_host_bytes,
-            "requested_by": _who(),
-            "trigger": "manual",
+            "requested_by": _who() if requested_by is None else requested_by,
+            "trigger": trigger,
             "host_tracer_level": host_tracer_level,
             "device_tracer_level": device_tracer_level,
             "python_tracer_level": python_tracer_level,

@@ -6,8 +6,10 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +165,39 @@ def test_what_cannot_be_captured_as_asked_is_said_before_any_host_is_asked(
     assert ended.returncode == 2
     assert words in ended.stderr
     assert not (tmp_path / "runs" / "plugins").exists()
+
+
+def test_who_asks_why_and_with_which_options_goes_to_the_service() -> None:
+    asked: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            body = b'{"detail": "not today", "code": "bad_request"}'
+            self.send_response(422)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as http:
+        thread = threading.Thread(target=http.serve_forever)
+        thread.start()
+        try:
+            ended = podscope(
+                "w-[0-1]:9999", "--url", f"http://127.0.0.1:{http.server_port}",
+                "--trigger", "alert", "--requested-by", "alertmanager", "--label", "job=7",
+                "--option", "tpu_perf_counters=yes", "--option", "max_trace_buffers=0x10",
+            )  # fmt: skip
+        finally:
+            http.shutdown()
+            thread.join()
+    assert (ended.returncode, "not today" in ended.stderr) == (2, True)
+    (request,) = asked
+    assert (request["trigger"], request["requested_by"]) == ("alert", "alertmanager")
+    assert (request["targets"], request["labels"]) == (["w-[0-1]:9999"], {"job": "7"})
+    assert request["advanced_configuration"] == {"tpu_perf_counters": True, "max_trace_buffers": 16}
+    wrong = podscope("w0:9999", "--trigger", "whim")
+    assert (wrong.returncode, "'manual', 'alert' or 'api'" in wrong.stderr) == (2, True)

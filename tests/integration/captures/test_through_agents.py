@@ -379,6 +379,8 @@ def test_the_doctor_says_beforehand_what_the_agents_guard_would_refuse(tmp_path:
 
     allowed = asyncio.run(looked(2000, max_duration_s=2, min_free_memory_bytes=1))
     assert allowed.verdict is Verdict.READY
+    states = {check.name: str(check.state) for check in allowed.checks}
+    assert (states["monitor"], states["busy"], states["disk"]) == ("ok", "ok", "ok")
     longer = asyncio.run(looked(2001, max_duration_s=2))
     short = asyncio.run(looked(10, min_free_memory_bytes=1 << 60))
     for found, words in ((longer, "2.001 s is longer than"), (short, "MiB of memory are")):
