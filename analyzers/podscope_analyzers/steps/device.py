@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podscope_analyzers.collectives import kind_id
+from podscope_analyzers.device_clock import DEVICE_SPAN, device_spans
 from podscope_analyzers.kernels import (
     Cells,
     count_codes,
@@ -37,7 +38,6 @@ from podscope_analyzers.xspace.columns import Int32s
 
 # As many sums of steps and categories are simply a table.
 _DENSE_CELLS: Final = 1 << 20
-_DEVICE_TIMES: Final = ("device_offset_ps", "device_duration_ps")
 _EVENT_COSTS: Final = ("flops", "model_flops", "bytes_accessed")
 _COPIES: Final = {
     OpCategory.MEMCPY_HOST_TO_DEVICE: EventType.HOST_TO_DEVICE,
@@ -49,22 +49,6 @@ _TRANSFER_KIND: Final = {
     EventType.DEVICE_TO_HOST: 1,
     EventType.DEVICE_TO_DEVICE: 2,
 }
-
-
-def device_spans(line: PreparedLine) -> tuple[Int64s, Int64s]:
-    """Start and duration of every event by the device's clock where it says so, both (n,)."""
-    stats = [name for name in _DEVICE_TIMES if name in line.plane.stat_names]
-    columns = line.columns(stats)
-    if len(stats) < len(_DEVICE_TIMES):
-        return columns.start_ps, columns.duration_ps
-    offset, duration = (columns.stat(name) for name in _DEVICE_TIMES)
-    if offset.is_everywhere and duration.is_everywhere:
-        return offset.ints_or_uints(), duration.ints_or_uints()
-    both = offset.present() & duration.present()
-    return (
-        np.where(both, offset.ints_or_uints(), columns.start_ps),
-        np.where(both, duration.ints_or_uints(), columns.duration_ps),
-    )
 
 
 def device_step_events(plane: PreparedPlane) -> StepEvents:
@@ -103,9 +87,17 @@ def read_device_steps(plane: PreparedPlane) -> tuple[StepEvents, StepTimes]:
     return intersect(events, markers), StepTimes.combine(by_row, [rows] * len(by_row))
 
 
+def _spans(line: PreparedLine) -> tuple[Int64s, Int64s]:
+    """Start and duration of every event on the device's clock, without a decode for nothing."""
+    if not line.plane.stat_names.issuperset(DEVICE_SPAN):
+        columns = line.columns(())
+        return columns.start_ps, columns.duration_ps
+    return device_spans(line.columns(DEVICE_SPAN))
+
+
 def _markers(line: PreparedLine, core: int) -> StepEvents:
     group = line.group_id
-    begin, duration = device_spans(line)
+    begin, duration = _spans(line)
     kept = group >= 0
     codes, table = line.step_names()
     names = {int(group[e]): table[int(codes[e])] for e in np.flatnonzero(kept & (codes >= 0))}
@@ -211,7 +203,7 @@ def _bytes_of(details: str) -> int:
 def _tpu_ops(line: PreparedLine, core: int) -> tuple[StepEvents, StepTimes]:
     """Self time by category, and the work, of a core's operations in each step."""
     known = line.plane.stat_names
-    stats = [s for s in ("all_reduce_unique_id", *_DEVICE_TIMES, *_EVENT_COSTS) if s in known]
+    stats = [s for s in ("all_reduce_unique_id", *DEVICE_SPAN, *_EVENT_COSTS) if s in known]
     columns = line.columns(stats)
     group_code, groups = line.group_codes()
     # The last place is for -1, no group.
@@ -222,7 +214,7 @@ def _tpu_ops(line: PreparedLine, core: int) -> tuple[StepEvents, StepTimes]:
     rows = np.flatnonzero(count_codes(counted_rows, len(line.plane.event_metadata)))
     if not len(rows):
         return StepEvents(), StepTimes()
-    begin, duration = device_spans(line)
+    begin, duration = _spans(line)
     table = line.plane.event_metadata
     operations = table.made_of(rows, "costs", lambda: operation_costs(table, rows))
     # One cell per step and operation, of which there are far fewer than events.

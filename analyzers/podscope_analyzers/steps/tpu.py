@@ -22,7 +22,6 @@ class TpuBreakdown:
     host_outfeed_ps: Int64s
     wait_for_scv0_ps: Int64s
     scv0_infeed_transform_ps: Int64s
-    scv0_outfeed_ps: Int64s
     cross_replica_sum_ps: Int64s
     send_ps: Int64s
     recv_ps: Int64s
@@ -52,7 +51,6 @@ def tpu_breakdown(database: StepDatabase) -> TpuBreakdown:
         host_outfeed_ps=outfeed,
         wait_for_scv0_ps=wait,
         scv0_infeed_transform_ps=time("sparsecorev0 infeed transform") + transform,
-        scv0_outfeed_ps=scv0_outfeed,
         cross_replica_sum_ps=time("all-reduce", "all-reduce fusion", "all-to-all"),
         send_ps=time("send", "send-done"),
         recv_ps=time("recv", "recv-done"),

@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from podscope_analyzers.device_clock import DEVICE_SPAN, device_spans
 from podscope_analyzers.kernels import sum_groups, sum_nested
 from podscope_analyzers.plane_views import OpLine
 from podscope_analyzers.planes import SPARSE_CORE_STEPS, STEPS
@@ -15,7 +16,6 @@ from podscope_analyzers.xspace import Columns, StatColumn
 Int64s = NDArray[np.int64]
 
 STEP_LINES: Final = frozenset({STEPS, SPARSE_CORE_STEPS})
-DEVICE_SPAN: Final = ("device_offset_ps", "device_duration_ps")
 _EVENT_STATS: Final = (
     *DEVICE_SPAN,
     "min_duration_ps",
@@ -32,24 +32,6 @@ LINK_STATS: Final = ("offload_core_id", "tc_offload_start_id")
 _EXACT_PS: Final = 1 << 53
 
 ModuleKey = tuple[int, int]
-
-
-def device_spans(columns: Columns) -> tuple[Int64s, Int64s]:
-    """Start and duration of events on the device's clock, where they carry both.
-
-    Args:
-        columns: With ``device_offset_ps`` and ``device_duration_ps`` decoded.
-    """
-    offset, duration = (columns.stat(name) for name in DEVICE_SPAN)
-    if not offset.kind.any():
-        return columns.start_ps, columns.duration_ps
-    if offset.is_everywhere and duration.is_everywhere:
-        return offset.ints_or_uints(), duration.ints_or_uints()
-    both = offset.present() & duration.present()
-    return (
-        np.where(both, offset.ints_or_uints(), columns.start_ps),
-        np.where(both, duration.ints_or_uints(), columns.duration_ps),
-    )
 
 
 @dataclass(frozen=True)

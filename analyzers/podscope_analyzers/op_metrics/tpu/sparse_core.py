@@ -4,15 +4,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from podscope_analyzers.device_clock import DEVICE_SPAN, device_spans
 from podscope_analyzers.hlo import Programs
 from podscope_analyzers.op_metrics.database import CoreType, OpDatabase
 from podscope_analyzers.op_metrics.tpu.lines import (
-    DEVICE_SPAN,
     LINK_STATS,
     ModuleKey,
     OpSums,
     decode_ops,
-    device_spans,
     op_sums,
 )
 from podscope_analyzers.op_metrics.tpu.merging import merge_ops
