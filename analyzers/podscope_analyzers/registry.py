@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         perf_counters,
         pod_viewer,
         roofline_model,
+        smart_suggestion,
         tf_data_bottleneck_analysis,
         utilization_viewer,
     )
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
         perf_counters,
         pod_viewer,
         roofline_model,
+        smart_suggestion,
         tf_data_bottleneck_analysis,
         utilization_viewer,
     )
@@ -137,6 +139,7 @@ _ROWS: tuple[Tool, ...] = (
     Tool("perf_counters", "Hardware counters", "host", parts=("counters",)),
     Tool("utilization_viewer", "Unit utilization", "host", parts=("counters",)),
     Tool("inference_profile", "Inference", "both"),
+    Tool("smart_suggestion", "Suggestions", "all_hosts"),
 )
 
 TOOLS: dict[str, Tool] = {tool.name: tool for tool in _ROWS}

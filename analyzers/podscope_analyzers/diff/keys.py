@@ -440,7 +440,8 @@ COMPARED: Final[Mapping[str, ComparedTool]] = {
         ),
     ),
 }
-"""What is compared, by tool. A drawing has no rows to compare: ``graph_viewer`` is not here."""
+"""What is compared, by tool. A drawing has no rows to compare, nor has advice: ``graph_viewer`` and
+``smart_suggestion`` are not here."""
 
 _NUMBER: Final = re.compile(r"(?:\.\d+)+$")
 _SYMBOL_NUMBER: Final = re.compile(r"(?:[._]\d+)+$")

@@ -4,16 +4,18 @@ A rule finds nothing where the figure it rests on was not measured. Thresholds t
 suggestions or conclusions have are theirs; the page of the documentation says which.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from podscope_analyzers.advice.rules import capture, devices, hosts, pod, steps
 from podscope_analyzers.advice.rules.rule import Rule
+from podscope_analyzers.advice.rules.suggestions import SUGGESTIONS
 from podscope_analyzers.stragglers import MIN_LATENESS_RATIO, MIN_WAITING_RATIO
 
 _INPUT_TOOLS: Final = ("input_pipeline_analyzer", "tf_data_bottleneck_analysis")
 _OP_TOOLS: Final = ("framework_op_stats", "op_profile", "hlo_stats")
 
-RULES: Final[tuple[Rule, ...]] = (
+_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "hosts_missing",
         "Capture the missing hosts",
@@ -407,5 +409,9 @@ RULES: Final[tuple[Rule, ...]] = (
         ("op_profile", "hlo_stats"),
         {"peak_memory_ratio": 0.50},
     ),
+)
+RULES: Final = tuple(
+    replace(rule, tools=(*rule.tools, "smart_suggestion")) if rule.id in SUGGESTIONS else rule
+    for rule in _RULES
 )
 """Advice about the capture itself first, then by what is usually worth most."""

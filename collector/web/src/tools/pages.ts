@@ -35,6 +35,7 @@ export const PLACES: ReadonlyMap<string, ToolPlace> = new Map<string, ToolPlace>
   ["perf_counters", { title: "Counters", group: "Ops", icon: "table" }],
   ["memory_profile", { title: "Memory profile", group: "Memory", icon: "memory", key: "m" }],
   ["memory_viewer", { title: "Memory viewer", group: "Memory", icon: "memory", key: "v" }],
+  ["smart_suggestion", { title: "Suggestions", group: "Where time goes", icon: "bolt" }],
   ["inference_profile", { title: "Inference", group: "Serving", icon: "bolt" }],
 ]);
 

@@ -269,7 +269,7 @@ def test_captures_of_fewer_hosts_compare_with_a_note() -> None:
 @pytest.mark.parametrize("device", ["tpu-v5e", "gpu-h100", "cpu"])
 def test_every_declared_table_and_column_exists_and_a_capture_equals_itself(device: str) -> None:
     hosts = _analyzed(Pod(device, 1, 4))
-    assert set(TOOLS) - set(COMPARED) == {"graph_viewer"}
+    assert set(TOOLS) - set(COMPARED) == {"graph_viewer", "smart_suggestion"}
     for tool, compared in COMPARED.items():
         result = run_tool(tool, hosts, Scope([hosts[0].host]))
         for one in compared.tables:
