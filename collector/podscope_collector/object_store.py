@@ -4,6 +4,7 @@ import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 from obstore.store import ObjectStore, from_url
 
 if TYPE_CHECKING:
@@ -40,6 +41,18 @@ _PREFIXES: Final = {"s3": "AWS_", "gs": "GOOGLE_"}
 # As the library has it by itself: Google's metadata server speaks HTTP alone.
 _OWN: Final[dict[str, dict[str, str]]] = {"s3": {}, "gs": {"allow_http": "true"}}
 
+_DENIALS: Final = (PermissionDeniedError, UnauthenticatedError, PermissionError)
+# Listings that are denied raise none of them.
+_DENIED: Final = ("401 Unauthorized", "403 Forbidden")
+# Where the clouds' machines are asked for their identity.
+_ASKED_THE_MACHINE: Final = ("/latest/api/token", "/computeMetadata/")
+_NO_CREDENTIALS: Final = {
+    "s3": "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+    "AWS_SKIP_SIGNATURE=true for a public bucket",
+    "gs": "no credentials were found: set GOOGLE_APPLICATION_CREDENTIALS, or "
+    "GOOGLE_SKIP_SIGNATURE=true for a public bucket",
+}
+
 
 def connect(root: str, options: "Mapping[str, str]", *, is_prompt: bool = False) -> ObjectStore:
     """The store of a URL; nothing is sent yet.
@@ -64,3 +77,23 @@ def connect(root: str, options: "Mapping[str, str]", *, is_prompt: bool = False)
         **options,
     )
     return store
+
+
+def explain(error: Exception, bucket: str | None) -> tuple[str, str]:
+    """What is wrong in one line, and what to do about it.
+
+    Args:
+        error: Of the library, or of the system.
+        bucket: URL that was asked; None for a folder of this machine.
+    """
+    reason = str(error).strip().partition("\n")[0] or type(error).__name__
+    if bucket is not None and any(sign in reason for sign in _ASKED_THE_MACHINE):
+        # Nothing else names an identity, so the machine's own was asked for.
+        return reason, _NO_CREDENTIALS[bucket.partition(":")[0]]
+    if isinstance(error, _DENIALS) or any(sign in reason for sign in _DENIED):
+        return "permission denied", "give this user access or choose another place"
+    if bucket is not None and "404 Not Found" in reason:
+        return "there is no such bucket", "check its name and its region"
+    if "error sending request" in reason:
+        return reason, "check the address of the store and the network between"
+    return reason, "check that the place exists, is writable and has space"

@@ -23,13 +23,11 @@ from obstore.exceptions import (
     AlreadyExistsError,
     BaseError,
     NotFoundError,
-    PermissionDeniedError,
-    UnauthenticatedError,
 )
 from obstore.store import LocalStore, ObjectStore
 
 from podscope_collector.errors import CollectorError, InputNotFoundError, RequestError
-from podscope_collector.object_store import connect
+from podscope_collector.object_store import connect, explain
 from podscope_collector.page_cache import RecentPages
 
 if TYPE_CHECKING:
@@ -47,17 +45,6 @@ of all hosts of a capture, ``results`` of tools,
 
 _MAX_COMPONENT = 240
 _BLOCK_BYTES: Final = 1 << 19
-_DENIALS: Final = (PermissionDeniedError, UnauthenticatedError, PermissionError)
-# Listings that are denied raise none of them.
-_DENIED: Final = ("401 Unauthorized", "403 Forbidden")
-# Where the clouds' machines are asked for their identity.
-_ASKED_THE_MACHINE: Final = ("/latest/api/token", "/computeMetadata/")
-_NO_CREDENTIALS: Final = {
-    "s3": "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
-    "AWS_SKIP_SIGNATURE=true for a public bucket",
-    "gs": "no credentials were found: set GOOGLE_APPLICATION_CREDENTIALS, or "
-    "GOOGLE_SKIP_SIGNATURE=true for a public bucket",
-}
 # Ids of one process must differ even where the store cannot reserve them (a read-only mount).
 _session_lock = threading.Lock()
 
@@ -500,18 +487,7 @@ class Storage:
         try:
             yield
         except (BaseError, OSError, ValueError) as error:
-            reason = str(error).strip().partition("\n")[0] or type(error).__name__
-            advice = "check that the place exists, is writable and has space"
-            if any(sign in reason for sign in _ASKED_THE_MACHINE):
-                # Nothing else names an identity, so the machine's own was asked for.
-                advice = _NO_CREDENTIALS[self.root.partition(":")[0]]
-            elif isinstance(error, _DENIALS) or any(sign in reason for sign in _DENIED):
-                reason = "permission denied"
-                advice = "give this user access or choose another place"
-            elif self.folder is None and "404 Not Found" in reason:
-                reason, advice = "there is no such bucket", "check its name and its region"
-            elif "error sending request" in reason:
-                advice = "check the address of the store and the network between"
+            reason, advice = explain(error, self.root if self.folder is None else None)
             msg = f"cannot {what}: {reason}; {advice}"
             raise StorageError(msg) from error
 

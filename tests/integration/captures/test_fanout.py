@@ -351,6 +351,21 @@ def test_garbage_is_kept_aside_and_breaks_nobody(tmp_path: Path, content: bytes)
     assert kept in content
 
 
+def test_a_host_whose_first_profile_is_damaged_is_asked_again(tmp_path: Path) -> None:
+    contents = [XSPACE[:-5], XSPACE]
+
+    async def better(request: wire.ProfileRequest, context: Context) -> bytes:
+        return wire.ProfileResponse(xspace=contents.pop(0)).SerializeToString()
+
+    outcome, (server,), _ = run_against(tmp_path, better)
+    (host,) = outcome.hosts
+    assert (host.state, host.attempts, len(server.requests)) == (HostState.DONE, 2, 2)
+    assert [attempt.reason for attempt in host.history] == [ReasonCode.CORRUPT, None]
+    storage = Storage(str(tmp_path))
+    assert storage.read_xspace(outcome.session, host.host) == XSPACE
+    assert storage.read_derived("rejected", outcome.session, host.host) == XSPACE[:-5]
+
+
 def test_an_empty_trace_is_empty_and_not_failed(tmp_path: Path) -> None:
     outcome, (server, _), _ = run_against(tmp_path, raw(b"\x38\x01"), good())
     assert outcome.hosts[0].state is HostState.EMPTY
