@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from podscope_analyzers.records import dataclass
 
 XprofCell = str | int | float | bool
 

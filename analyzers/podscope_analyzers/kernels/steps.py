@@ -1,7 +1,5 @@
 """Kernels on the steps of hosts."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from podscope_analyzers.kernels.compiled import kernel
@@ -13,6 +11,7 @@ from podscope_analyzers.kernels.spans import (
     writable_int32s,
     writable_int64s,
 )
+from podscope_analyzers.records import dataclass
 
 
 @kernel("void(i8[::1], i8[::1], i8[::1], i8[::1], i8[::1])")

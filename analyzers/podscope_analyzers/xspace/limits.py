@@ -1,7 +1,8 @@
 """How much of an XSpace is read before it is refused: the file is not trusted."""
 
-from dataclasses import dataclass
 from typing import Final
+
+from podscope_analyzers.records import dataclass
 
 
 @dataclass(frozen=True)
