@@ -234,5 +234,7 @@ def _nvidia_family(major: int, minor: int) -> str:
         return "Volta" if minor < 5 else "Turing"
     if major == 8:
         return "Ampere" if minor < 9 else "Ada Lovelace"
-    families = {2: "Fermi", 3: "Kepler", 5: "Maxwell", 6: "Pascal", 9: "Hopper", 10: "Blackwell"}
+    if major == 10:
+        return "Blackwell" if minor < 7 else "Rubin"
+    families = {2: "Fermi", 3: "Kepler", 5: "Maxwell", 6: "Pascal", 9: "Hopper"}
     return families.get(major, "")

@@ -323,6 +323,12 @@ class OpDatabase:
         step_times = StepTimes.from_state(state["step_times"])
         return cls(columns, tuple(state["texts"]), accesses, step_times, **scalars)
 
+    @property
+    def has_each_once(self) -> bool:
+        """Whether no two of its operations are of one program and name."""
+        keys = np.stack([self.top("module_id"), self.top("name").astype(np.int64)])
+        return len(group_rows(keys)[1]) == self.top_count
+
     @classmethod
     def combine(cls, databases: Iterable["OpDatabase"], *, add_cores: bool = True) -> "OpDatabase":
         """One database of several: planes of a host, threads, or hosts.
@@ -335,7 +341,7 @@ class OpDatabase:
             add_cores: Whether cores add; those of hosts do not.
         """
         parts = list(databases)
-        if len(parts) == 1:
+        if len(parts) == 1 and parts[0].has_each_once:
             return parts[0]
         if not parts:
             return cls.empty()

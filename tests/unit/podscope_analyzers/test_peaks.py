@@ -86,6 +86,8 @@ def test_peaks_that_a_gpu_tells_are_used_unless_they_are_zero() -> None:
     ("stats", "model"),
     [
         (gpu("Nvidia", 1, 1.0, "9.0", gpu_device_name="H100"), "Nvidia GPU (Hopper)"),
+        (gpu("Nvidia", 1, 1.0, "10.3"), "Nvidia GPU (Blackwell)"),
+        (gpu("Nvidia", 1, 1.0, "10.7"), "Nvidia GPU (Rubin)"),
         (gpu("Nvidia", 1, 1.0, "7.0"), "Nvidia GPU (Volta)"),
         (gpu("Nvidia", 1, 1.0, "7.5"), "Nvidia GPU (Turing)"),
         (gpu("Nvidia", 1, 1.0, "8.9"), "Nvidia GPU (Ada Lovelace)"),

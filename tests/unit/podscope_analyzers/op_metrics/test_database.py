@@ -60,6 +60,13 @@ def test_the_smallest_time_is_merged_row_by_row(rows: list[tuple[int, int]], exp
     assert shown(OpDatabase.combine(parts), "min_time_ps") == {"op": [expected]}
 
 
+def test_operations_of_one_program_and_name_are_one_even_on_a_single_plane() -> None:
+    twice = database({"name": "add", "time_ps": 3}, {"name": "mul"}, {"name": "add", "time_ps": 4})
+    assert shown(OpDatabase.combine([twice]), "time_ps") == {"add": [7], "mul": [0]}
+    other_program = database({"name": "add"}, {"name": "add", "module_id": 2})
+    assert OpDatabase.combine([other_program]) is other_program
+
+
 def test_cores_add_for_devices_and_not_for_hosts() -> None:
     parts = [database({"name": "op", "num_cores": 1})] * 3
     assert shown(OpDatabase.combine(parts), "num_cores") == {"op": [3]}
