@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from podscope_collector.captures.models import Capture, CaptureAttempt, CaptureHost
 from podscope_collector.captures.outcome import Attempt, HostUpdate
 from podscope_collector.captures.queries import find_capture
-from podscope_collector.captures.states import AnalysisState, HostState
+from podscope_collector.captures.states import AnalysisState, HostState, ReasonCode
 from podscope_collector.work.models import WorkKind
 from podscope_collector.work.services import changed_rows, enqueue
 
@@ -105,17 +105,45 @@ def _take_over(host: CaptureHost, update: HostUpdate) -> None:
     host.finished_at = update.finished_at
 
 
+def note_lost_attempts(
+    session: Session, hosts: Sequence[CaptureHost], message: str, now: datetime
+) -> None:
+    """Add what nobody told the end of to the history: tries that were lost with their worker."""
+    known = _last_attempts(session, [host.id for host in hosts])
+    session.add_all(
+        CaptureAttempt(
+            capture_host_id=host.id,
+            number=host.attempts,
+            state=HostState.FAILED,
+            reason=ReasonCode.INTERRUPTED,
+            message=message,
+            bytes=0,
+            timings_ms=dict(host.timings_ms),
+            # Of a first try; when a later one began died with its worker.
+            started_at=host.started_at or now,
+            finished_at=now,
+        )
+        for host in hosts
+        if host.attempts > known.get(host.id, 0)
+    )
+
+
+def _last_attempts(session: Session, host_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, int]:
+    """The number of the last attempt in the history, by the rows of the hosts."""
+    rows = session.execute(
+        select(CaptureAttempt.capture_host_id, func.max(CaptureAttempt.number))
+        .where(CaptureAttempt.capture_host_id.in_(host_ids))
+        .group_by(CaptureAttempt.capture_host_id)
+    )
+    return {row[0]: row[1] for row in rows}
+
+
 def _add_attempts(session: Session, histories: Mapping[uuid.UUID, Sequence[Attempt]]) -> None:
     """Store the attempts of hosts, by their rows' ids, that are not stored yet."""
     tried = {host_id: history for host_id, history in histories.items() if history}
     if not tried:
         return
-    rows = session.execute(
-        select(CaptureAttempt.capture_host_id, func.max(CaptureAttempt.number))
-        .where(CaptureAttempt.capture_host_id.in_(tried))
-        .group_by(CaptureAttempt.capture_host_id)
-    )
-    stored = {row[0]: row[1] for row in rows}
+    stored = _last_attempts(session, list(tried))
     session.add_all(
         CaptureAttempt(
             capture_host_id=host_id,

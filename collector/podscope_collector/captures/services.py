@@ -1,7 +1,7 @@
 """Creating captures, following their hosts, and deciding how they ended."""
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -15,7 +15,11 @@ from podscope_collector.captures.fitting import check_together
 from podscope_collector.captures.limits import FanoutLimits
 from podscope_collector.captures.lookups import PodLookup, parse_lookup
 from podscope_collector.captures.models import Capture, CaptureHost, Trigger
-from podscope_collector.captures.progress import counted_hosts, next_revision
+from podscope_collector.captures.progress import (
+    counted_hosts,
+    next_revision,
+    note_lost_attempts,
+)
 from podscope_collector.captures.queries import find_capture
 from podscope_collector.captures.quorum import decide
 from podscope_collector.captures.request import CaptureRequest
@@ -33,6 +37,7 @@ INTERRUPTED: Final = (
     "failed with 'podscope captures retry'"
 )
 CANCELLED: Final = "the capture was cancelled"
+TAKEN_OVER: Final = "the collector's worker was lost during this attempt"
 
 
 def create_capture(
@@ -198,6 +203,15 @@ def open_hosts(session: Session, capture_id: uuid.UUID) -> list[OpenHost]:
     ]
 
 
+def note_takeover(
+    session: Session, capture_id: uuid.UUID, names: Collection[str], now: datetime
+) -> None:
+    """Note of hosts that are to be captured anew what their lost worker had begun."""
+    rows = session.scalars(select(CaptureHost).where(CaptureHost.capture_id == capture_id))
+    lost = [row for row in rows if row.host in names]
+    note_lost_attempts(session, lost, TAKEN_OVER, now)
+
+
 def begin_before(capture: Capture, request: CaptureRequest) -> datetime:
     """Until when a host of a capture that has started may still be captured for it."""
     whole_ms = request.delay_ms + request.duration_ms + request.timeout_ms
@@ -347,9 +361,10 @@ def finish_capture(
     if capture.finished_at is not None:
         return
     revision = next_revision(session, capture_id)
-    for host in capture.hosts:
-        if host.state.is_final:
-            continue
+    lost = [host for host in capture.hosts if not host.state.is_final]
+    if capture.cancelled_at is None:
+        note_lost_attempts(session, lost, error or INTERRUPTED, now)
+    for host in lost:
         if capture.cancelled_at is not None:
             host.state, host.reason = HostState.CANCELLED, ReasonCode.CANCELLED
             host.message = CANCELLED

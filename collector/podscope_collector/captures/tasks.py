@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 
 import structlog
@@ -16,7 +17,7 @@ from podscope_collector.captures import progress, queries, services
 from podscope_collector.captures.fanout import run_capture
 from podscope_collector.captures.limits import FanoutLimits
 from podscope_collector.captures.loop import LoopRun
-from podscope_collector.captures.outcome import CaptureOutcome, HostUpdate
+from podscope_collector.captures.outcome import Attempt, CaptureOutcome, HostUpdate
 from podscope_collector.captures.recorder import Recorder
 from podscope_collector.captures.request import CaptureRequest, parse_request
 from podscope_collector.captures.resolving.resolver import Resolver
@@ -116,6 +117,9 @@ def _prepare(runtime: Runtime, lease: Lease, capture_id: uuid.UUID) -> _Plan:
         hosts = services.open_hosts(session, capture_id)
     if lease.claim.attempt > 1:
         hosts = _recovered(runtime, capture_id, folder, hosts)
+        with runtime.database.writing() as session:
+            names = {host.name for host in hosts}
+            services.note_takeover(session, capture_id, names, runtime.clock())
         if now > begin_before:
             hosts = []
         log.info("capture_taken_over", attempt=lease.claim.attempt, hosts=len(hosts))
@@ -142,6 +146,7 @@ def _recovered(
                 bytes=file.size,
                 sha256=file.sha256,
                 file=file.path,
+                history=_recovered_attempt(host, file.size, now) if name == host.name else (),
                 started_at=now,
                 finished_at=now,
                 part_of=None if name == host.name else host.name,
@@ -150,6 +155,12 @@ def _recovered(
         with runtime.database.writing() as session:
             progress.apply_updates(session, capture_id, stored, runtime.clock())
     return [host for host in hosts if host.name not in stored]
+
+
+def _recovered_attempt(host: OpenHost, size: int, now: datetime) -> tuple[Attempt, ...]:
+    """The try that stored the profile; its end was lost with its worker, and so its times."""
+    number = max(1, host.attempts)
+    return (Attempt(number, HostState.DONE, None, None, None, size, {}, now, now),)
 
 
 def _capture(runtime: Runtime, lease: Lease, capture_id: uuid.UUID, plan: _Plan) -> CaptureOutcome:

@@ -32,6 +32,12 @@ def test_a_capture_of_a_killed_worker_goes_on_in_the_next_one(
     assert (capture["state"], capture["analysis"]["state"]) == ("complete", "done")
     hosts = podscope.get(f"/captures/{capture_id}/hosts")["items"]
     assert {(host["state"], host["attempts"]) for host in hosts} == {("done", 2)}
+    tries = podscope.get(f"/captures/{capture_id}/attempts")["items"]
+    assert [(one["host"], one["number"], one["reason"]) for one in tries] == [
+        (host["host"], number, reason)
+        for host in hosts
+        for number, reason in ((1, "interrupted"), (2, None))
+    ]
 
 
 def test_hosts_that_are_done_when_the_worker_is_killed_are_kept_and_not_captured_again(

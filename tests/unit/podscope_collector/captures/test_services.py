@@ -169,6 +169,33 @@ def test_hosts_of_a_lost_worker_end_interrupted_and_stored_profiles_stay(
         (HostState.FAILED, ReasonCode.INTERRUPTED),
     ]
     assert all("captures retry" in (h.message or "") for h in capture.hosts[1:])
+    # What was in flight was a try; the third host was never reached.
+    with database.reading() as session:
+        tries = queries.list_attempts(session, capture_id)
+    assert [(name, one.number, one.state, one.reason) for name, one in tries] == [
+        ("w1_9999", 1, HostState.FAILED, ReasonCode.INTERRUPTED)
+    ]
+
+
+def test_a_try_that_was_lost_with_its_worker_is_in_the_history_once(database: Database) -> None:
+    capture_id = create(database)
+    ended = Attempt(1, HostState.FAILED, ReasonCode.BUSY, "m", None, 0, {}, NOW, NOW)
+    apply(
+        database,
+        capture_id,
+        update("w0_9999", HostState.CAPTURING),
+        replace(update("w1_9999", HostState.PENDING), history=(ended,)),
+    )
+    for _ in range(2):
+        with database.writing() as session:
+            names = {"w0_9999", "w1_9999", "w2_9999"}
+            services.note_takeover(session, capture_id, names, NOW)
+    with database.reading() as session:
+        tries = queries.list_attempts(session, capture_id)
+    assert [(name, one.number, one.reason) for name, one in tries] == [
+        ("w0_9999", 1, ReasonCode.INTERRUPTED),
+        ("w1_9999", 1, ReasonCode.BUSY),
+    ]
 
 
 def test_a_capture_without_any_profile_has_its_analysis_over(database: Database) -> None:
