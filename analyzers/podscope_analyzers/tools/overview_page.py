@@ -35,7 +35,7 @@ from podscope_analyzers.xprof_table import (
     percent,
 )
 
-VERSION: Final = 8
+VERSION: Final = 9
 
 
 def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) -> ToolResult:
@@ -184,7 +184,7 @@ def _top_ops_table(shown: Overview) -> Table:
             Column("self_time_us", "Self time", "number", "us"),
             Column("self_time_ratio", "Share of the operations' time", "number", "ratio"),
             Column("cumulative_ratio", "Cumulative share", "number", "ratio"),
-            Column("flops_per_second", "FLOP rate", "number", "flops_per_second"),
+            Column("flops_per_second", "FLOP rate", "number", "flops/s"),
             Column("is_tensor_core_eligible", "Could use tensor cores", "boolean"),
             Column("uses_tensor_core", "Uses tensor cores", "boolean"),
         ),

@@ -13,6 +13,7 @@ import pytest
 
 from podscope.cli import main
 from podscope_agent.simulator import Pod
+from podscope_analyzers.registry import TOOLS
 from podscope_protos.errors import ExitCode
 
 with warnings.catch_warnings():
@@ -109,6 +110,20 @@ def test_hosts_and_steps_of_one_capture(served: Served) -> None:
     assert sum(row["base_mean"] for row in rows) == pytest.approx(
         found["summary"]["step_time"]["base_mean"], rel=0.05
     )
+
+
+def test_the_service_lists_every_tool_with_the_hosts_that_it_has_results_of(served: Served) -> None:
+    items = served.client.get(f"/api/v1/captures/{served.ids['slow']}/tools").json()["items"]
+    assert [item["name"] for item in items] == list(TOOLS)
+    by_name = {item["name"]: item for item in items}
+    assert by_name["memory_viewer"]["hosts"] == HOSTS
+    assert by_name["overview_page"]["hosts"] == []
+    assert (by_name["hlo_stats"]["status"], by_name["kernel_stats"]["status"]) == ("ok", "empty")
+    for name in TOOLS:
+        route = f"/api/v1/captures/{served.ids['slow']}/tools/{name}"
+        assert served.client.get(route).json()["tool"] == name
+        if name not in {"graph_viewer", "pod_viewer"}:
+            assert served.client.get(route, params={"format": "xprof"}).status_code == 200, name
 
 
 def test_captures_that_cannot_be_compared_say_why(served: Served) -> None:
