@@ -14,6 +14,7 @@ import pytest
 from podscope_collector.captures.fanout import run_capture
 from podscope_collector.captures.fitting import DoesNotFitError
 from podscope_collector.captures.limits import FanoutLimits
+from podscope_collector.captures.one_shot import capture_to_folder
 from podscope_collector.captures.outcome import CaptureOutcome, HostUpdate
 from podscope_collector.captures.request import parse_request
 from podscope_collector.captures.states import CaptureState, HostState, ReasonCode
@@ -226,6 +227,16 @@ def test_the_request_is_the_one_that_a_stock_server_needs(tmp_path: Path) -> Non
     assert advanced["max_trace_buffers"].int64_value == 9
     assert advanced["tpu_trace_mode"].string_value == "TRACE_COMPUTE"
     assert request.host_name == server.address
+
+
+def test_a_name_too_long_for_a_file_is_cut_also_without_a_service(tmp_path: Path) -> None:
+    long = ".".join(["a" * 60] * 4)
+    options = {"duration_ms": 100, "timeout_ms": 1000, "attempts": 1}
+    hosts = capture_to_folder([f"{long}:1", f"{long}:2", "[::1]:1"], str(tmp_path), options)
+    names = [host.host for host in hosts]
+    assert len(set(names)) == 3
+    assert [len(name) <= 180 for name in names] == [True] * 3
+    assert names[2] == "[__1]_1", "as stock clients call it"
 
 
 def test_a_dead_host_costs_the_others_nothing(tmp_path: Path) -> None:
