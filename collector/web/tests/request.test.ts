@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 
-import type { Capture, Host } from "../src/api/types";
+import { type Capture, countedHosts, type Host } from "../src/api/types";
 import { attemptsText, listedHosts, quorumHosts } from "../src/pages/dialog/progress";
 import { checkForm, EMPTY_FORM, estimateSize, guessTargets, shellCommand, toRequest } from "../src/pages/dialog/request";
 import { phaseSpans } from "../src/pages/dialog/timeline";
@@ -142,6 +142,11 @@ test("a quorum is a number of hosts", () => {
   expect(quorumHosts("all", 4)).toBe(4);
   expect(quorumHosts("50%", 5)).toBe(3);
   expect(quorumHosts("3", 5)).toBe(3);
+});
+
+test("hosts that are skipped count in no total", () => {
+  const hosts = ["done", "skipped", "failed"].map((state) => ({ state }) as unknown as Host);
+  expect(countedHosts(hosts)).toBe(2);
 });
 
 test("attempts beyond those allowed are told without a total", () => {

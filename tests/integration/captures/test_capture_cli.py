@@ -8,9 +8,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -31,12 +32,14 @@ def pod() -> Iterator[RunningPod]:
         yield served
 
 
-def podscope(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def podscope(
+    *args: str, cwd: Path | None = None, variables: Mapping[str, str] = MappingProxyType({})
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "podscope", "capture", *args],
         capture_output=True,
         text=True,
-        env=ENVIRONMENT,
+        env={**ENVIRONMENT, **variables},
         timeout=120,
         check=False,
         cwd=cwd,
@@ -201,3 +204,46 @@ def test_who_asks_why_and_with_which_options_goes_to_the_service() -> None:
     assert request["advanced_configuration"] == {"tpu_perf_counters": True, "max_trace_buffers": 16}
     wrong = podscope("w0:9999", "--trigger", "whim")
     assert (wrong.returncode, "'manual', 'alert' or 'api'" in wrong.stderr) == (2, True)
+
+
+def test_pods_are_called_by_their_names_and_those_that_do_not_run_are_skipped(
+    pod: RunningPod, tmp_path: Path
+) -> None:
+    port = pod.addresses[0].rpartition(":")[2]
+    found = {
+        "items": [
+            {"metadata": {"name": "w-1"}, "status": {"phase": "Pending"}},
+            {"metadata": {"name": "w-0"}, "status": {"phase": "Running", "podIP": "127.0.0.1"}},
+        ]
+    }
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps(found).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as http:
+        thread = threading.Thread(target=http.serve_forever)
+        thread.start()
+        asked = (f"k8s:train/app=llm:{port}", "--quorum", "all", "--duration", "100ms")
+        more = {"PODSCOPE_COLLECTOR_KUBERNETES_URL": f"http://127.0.0.1:{http.server_port}"}
+        try:
+            plain = podscope(*asked, "--logdir", str(tmp_path), variables=more)
+            told = podscope(*asked, "--logdir", str(tmp_path), "--json", variables=more)
+        finally:
+            http.shutdown()
+            thread.join()
+    assert plain.returncode == told.returncode == 0
+    assert f"w-0_{port} (127.0.0.1:{port})  done" in plain.stdout
+    assert "not_running: pod w-1 is not running (Pending)" in plain.stdout
+    assert re.search(r"complete: 1 of 1 hosts captured, .*; 1 skipped", plain.stdout)
+    assert [(one["host"], one["state"]) for one in json.loads(told.stdout)["hosts"]] == [
+        (f"w-0_{port}", "done"),
+        ("w-1", "skipped"),
+    ]
