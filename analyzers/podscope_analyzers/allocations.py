@@ -76,6 +76,7 @@ class FailedAllocation:
         start_ps: From the capture's base; -1 when only a message tells of it.
         allocator: Empty where the trace does not say it.
         requested_bytes: 0 where the trace does not say it, as are the others.
+        free_bytes: -1 where the trace does not say it.
         used_bytes: Stack and heap at that moment.
         message: What was reported; empty for an event.
     """
@@ -209,7 +210,7 @@ def _failure(start_ps: int, name: str, stats: Mapping[str, StatValue]) -> Failed
         allocator=allocator[-1] if allocator else "",
         requested_bytes=number("requested_bytes"),
         used_bytes=number("bytes_reserved") + number("bytes_allocated"),
-        free_bytes=number("bytes_available"),
+        free_bytes=number("bytes_available") if "bytes_available" in stats else -1,
         cached_bytes=number("bytes_cached"),
         op_name=str(stats.get("tf_op", "")),
         message="" if name in FAILURES else name,

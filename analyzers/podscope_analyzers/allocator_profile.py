@@ -88,8 +88,18 @@ class AllocatorProfile:
 
     @property
     def capacity_bytes(self) -> int:
-        """Of the allocator, used or not."""
+        """Of the allocator, used or not; what is used alone where nothing says what is free."""
         return self.peak_bytes + self.number("free_bytes", self.peak_row)
+
+    @cached_property
+    def is_free_known(self) -> bool:
+        """Whether the trace tells what is free at all: an allocator may not know it."""
+        return bool(self.events.columns["free_bytes"][self.rows].any())
+
+    @property
+    def known_capacity_bytes(self) -> int | None:
+        """The capacity; None where nothing says what is free."""
+        return self.capacity_bytes if self.is_free_known else None
 
     @cached_property
     def _by_address(self) -> tuple[Int64s, npt.NDArray[np.bool_]]:

@@ -59,6 +59,7 @@ class MemoryFact:
     """How full one allocator was at its fullest.
 
     Attributes:
+        capacity_bytes: 0 where nothing says what was free.
         fragmentation: 0 to 1, as the allocator says; None when it does not.
     """
 
@@ -259,7 +260,7 @@ def _memory(allocations: Allocations) -> list[MemoryFact]:
             MemoryFact(
                 allocator=name,
                 peak_bytes=profile.peak_bytes,
-                capacity_bytes=profile.capacity_bytes,
+                capacity_bytes=profile.known_capacity_bytes or 0,
                 fragmentation=fragmentation if says and np.isfinite(fragmentation) else None,
             )
         )

@@ -92,17 +92,16 @@ def _recorded(one: FailedAllocation, by_name: dict[str, AllocatorProfile]) -> Sh
         return _reported(one.message, one.start_ps, by_name)
     profile = by_name.get(one.allocator)
     place = _place(profile, one.start_ps)
-    says_free = one.used_bytes > 0 or one.free_bytes > 0
-    capacity = one.used_bytes + one.free_bytes if says_free and one.free_bytes else None
+    capacity = one.used_bytes + one.free_bytes if one.free_bytes > 0 else None
     return Shortage(
         kind="failed_allocation",
         allocator=one.allocator,
         start_ps=one.start_ps,
         requested_bytes=one.requested_bytes or None,
-        free_bytes=one.free_bytes if says_free else None,
+        free_bytes=one.free_bytes if one.free_bytes >= 0 else None,
         used_bytes=one.used_bytes or _used(profile, place),
         cached_bytes=one.cached_bytes,
-        capacity_bytes=capacity or (profile.capacity_bytes if profile else None),
+        capacity_bytes=capacity or (profile.known_capacity_bytes if profile else None),
         op_name=one.op_name,
         message="",
         profile=profile,
@@ -116,7 +115,7 @@ def _reported(text: str, start_ps: int, by_name: dict[str, AllocatorProfile]) ->
     place = _place(profile, start_ps)
     row = int(profile.rows[place]) if profile and place is not None else None
     free = said.free_bytes
-    if free is None and row is not None and profile and _says_free(profile):
+    if free is None and row is not None and profile and profile.is_free_known:
         free = profile.number("free_bytes", row)
     return Shortage(
         kind="reported",
@@ -126,7 +125,7 @@ def _reported(text: str, start_ps: int, by_name: dict[str, AllocatorProfile]) ->
         free_bytes=free,
         used_bytes=said.used_bytes if said.used_bytes is not None else _used(profile, place),
         cached_bytes=profile.number("cached_bytes", row) if profile and row is not None else 0,
-        capacity_bytes=said.capacity_bytes or (profile.capacity_bytes if profile else None),
+        capacity_bytes=said.capacity_bytes or (profile.known_capacity_bytes if profile else None),
         op_name="",
         message=said.text,
         profile=profile,
@@ -154,12 +153,7 @@ def _nearly_full(profile: AllocatorProfile) -> Shortage:
 
 
 def _is_nearly_full(profile: AllocatorProfile) -> bool:
-    return _says_free(profile) and _fill(profile) >= NEARLY_FULL_RATIO
-
-
-def _says_free(profile: AllocatorProfile) -> bool:
-    """Whether the trace tells what is free at all: an allocator may not know it."""
-    return bool(profile.events.columns["free_bytes"][profile.rows].any())
+    return profile.is_free_known and _fill(profile) >= NEARLY_FULL_RATIO
 
 
 def _fill(profile: AllocatorProfile) -> float:

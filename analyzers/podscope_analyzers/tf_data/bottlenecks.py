@@ -4,13 +4,20 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from podscope_analyzers.records import dataclass
-from podscope_analyzers.tf_data.pipelines import SLOW_CALL_PS, Iterator, Pipeline, TfDataStats
+from podscope_analyzers.tf_data.pipelines import (
+    SLOW_CALL_PS,
+    Iterator,
+    Pipeline,
+    TfDataStats,
+    without_version,
+)
 
 _GUIDE: Final = "https://www.tensorflow.org/guide/data_performance"
 _ANALYSIS: Final = "https://www.tensorflow.org/guide/data_performance_analysis"
 _EXTRACTION: Final = f"{_GUIDE}#parallelizing_data_extraction"
 _SERVICE: Final = "https://www.tensorflow.org/api_docs/python/tf/data/experimental/service"
 _PARALLEL: Final = f"{_GUIDE}#parallelizing_data_transformation"
+_VECTORIZING: Final = f"{_GUIDE}#vectorizing_mapping"
 _CACHING: Final = f"{_GUIDE}#caching"
 _TRANSFORMATIONS: Final = f"{_ANALYSIS}#transformation_datasets"
 
@@ -44,6 +51,11 @@ _REMOTE_SOURCES: Final = frozenset(
         "Courier",
         "ReverbEpisodeDataset",
     }
+)
+
+
+_PARALLEL_KINDS: Final = frozenset(
+    {"ParallelMap", "ParallelInterleave", "MapAndBatch", "ParallelBatch", "ParseExample"}
 )
 
 
@@ -97,21 +109,34 @@ _STEPS: Final[dict[str, tuple[Step, ...]]] = {
         _CACHE,
         _MORE,
     ),
+    "parallel_transformation": (
+        Step(
+            "It runs in parallel already: let `num_parallel_calls` be `tf.data.AUTOTUNE`, and see "
+            "that the host has cores to spare."
+        ),
+        Step("Transform whole batches: `batch` before `map`.", _VECTORIZING),
+        _CACHE,
+        Step("When the host's cores are all busy, move it to workers of the service.", _SERVICE),
+    ),
     "other": (Step("Follow the analysis of pipelines step by step.", _ANALYSIS),),
 }
 
 
 def kind_of(iterator_name: str) -> str:
     """What sort of work an iterator does, by which advice is chosen."""
-    if iterator_name in _SLOW_SOURCES:
+    # A second version of an operation (`BatchV2`) does the work of the first.
+    name = without_version(iterator_name)
+    if iterator_name in _SLOW_SOURCES or name in _SLOW_SOURCES:
         return "slow_source"
-    if iterator_name == "DataService":
+    if name == "DataService":
         return "data_service"
-    if iterator_name in _REMOTE_SOURCES:
+    if name in _REMOTE_SOURCES:
         return "slow_remote_source"
-    if iterator_name in {"Map", "Interleave"}:
+    if name in {"Map", "Interleave"}:
         return "sequential_transformation"
-    return "transformation" if iterator_name in {"Filter", "Batch", "Unbatch"} else "other"
+    if name in _PARALLEL_KINDS:
+        return "parallel_transformation"
+    return "transformation" if name in {"Filter", "Batch", "Unbatch"} else "other"
 
 
 def steps_for(iterator_name: str) -> tuple[Step, ...]:

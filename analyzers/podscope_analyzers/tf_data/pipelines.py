@@ -1,5 +1,6 @@
 """What is kept of a host's tf.data pipelines: iterators, and every call of the pipelines' roots."""
 
+import re
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, Final
@@ -29,6 +30,14 @@ _ASYNC: Final = frozenset(
 )
 
 
+_VERSION: Final = re.compile(r"V\d+\Z")
+
+
+def without_version(name: str) -> str:
+    """An iterator's kind without the version of its operation (``ParallelMapV2``)."""
+    return _VERSION.sub("", name)
+
+
 @dataclass(frozen=True)
 class Iterator:
     """One node of a pipeline.
@@ -50,8 +59,13 @@ class Iterator:
 
     @property
     def is_async(self) -> bool:
-        """Whether it works ahead on threads of its own."""
+        """Whether the reference knows that it works ahead: of first versions alone."""
         return self.name in _ASYNC
+
+    @property
+    def works_ahead(self) -> bool:
+        """Whether it works on threads of its own."""
+        return without_version(self.name) in _ASYNC
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from podscope_analyzers.reasons import NO_ALLOCATIONS
 from podscope_analyzers.result import Cell, Reason, Scope, Table, ToolResult
 
 NAME: Final = "memory_profile"
-VERSION: Final = 2
+VERSION: Final = 3
 PARAMETERS: Final = {
     "allocator": "one allocator; all without it",
     "start_ms": "start of the timeline, from the capture's start",
@@ -40,6 +40,7 @@ _POINTS: Final = 200
 _MAX_POINTS: Final = 5000
 _SAMPLES: Final = 1000
 _MAX_ROWS: Final = 2000
+_MAX_MODULES: Final = 5000
 _NAMED_OPERATIONS: Final = 5
 _PS_PER_MS: Final = 1_000_000_000
 _UINT64: Final = 1 << 64
@@ -66,6 +67,8 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         for module in events.modules
         if module.start_ps <= end and module.start_ps + module.duration_ps >= begin
     ]
+    modules.sort(key=lambda row: float(row[2] or 0.0))
+    modules_left_out = max(len(modules) - _MAX_MODULES, 0)
     growths = [growth_of(one) for one in profiles]
     told = (*stats.diagnostics.errors, *stats.diagnostics.warnings)
     found = [
@@ -107,12 +110,15 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         ),
         "shortages": Table(SHORTAGE_COLUMNS, [_shortage_row(one) for one in found]),
         "to_shrink": Table(SHRINK_COLUMNS, list(_shrink_rows(found[0])) if found else []),
-        "modules": Table(MODULE_COLUMNS, modules if profiles else []),
+        "modules": Table(MODULE_COLUMNS, modules[:_MAX_MODULES] if profiles else []),
     }
     reasons = [] if profiles or found else [NO_ALLOCATIONS]
     if events.left_out:
         message = f"{events.left_out} allocator events were too many to be kept."
         reasons.append(Reason("events_left_out", message, "Capture for a shorter time."))
+    if modules_left_out and profiles:
+        message = f"{modules_left_out} later runs of programs in this window are not listed."
+        reasons.append(Reason("rows_left_out", message, "Narrow it with start_ms and end_ms."))
     return ToolResult(
         tool=NAME,
         version=VERSION,
@@ -191,7 +197,7 @@ def _moment_row(one: AllocatorProfile, place: int) -> list[Cell]:
         int(one.used_bytes[place]),
         one.number("stack_bytes", row),
         one.number("heap_bytes", row),
-        one.number("free_bytes", row),
+        one.number("free_bytes", row) if one.is_free_known else None,
         one.number("cached_bytes", row),
         _ratio(one.events.columns["fragmentation"][row]),
     ]
@@ -208,12 +214,12 @@ def _summary_row(one: AllocatorProfile) -> list[Cell]:
         one.peak_time_ps / _PS_PER_MS,
         one.number("stack_bytes", peak),
         one.number("heap_bytes", peak),
-        one.number("free_bytes", peak),
+        one.number("free_bytes", peak) if one.is_free_known else None,
         one.number("cached_bytes", peak),
         _ratio(one.events.columns["fragmentation"][peak]),
         # It never falls, but lines are not in time order: the last event's need not be the latest.
         int(one.events.columns["lifetime_peak_bytes"][one.rows].max()),
-        one.capacity_bytes,
+        one.known_capacity_bytes,
     ]
 
 
@@ -254,7 +260,7 @@ def _timeline(one: AllocatorProfile, begin: int, end: int, points: int) -> Itera
             count,
             least,
             peak,
-            free,
+            free if one.is_free_known else None,
             stack,
             _ratio(fragmentation),
             one.described(place)[0],

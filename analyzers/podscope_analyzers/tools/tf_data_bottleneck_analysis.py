@@ -18,7 +18,7 @@ from podscope_analyzers.tf_data.pipelines import SLOW_CALL_PS, Pipeline, TfDataS
 from podscope_analyzers.tf_data.reference import reference_message
 
 NAME: Final = "tf_data_bottleneck_analysis"
-VERSION: Final = 3
+VERSION: Final = 4
 
 _LOADER_COLUMNS: Final = (
     Column("host", "Host", "string"),
@@ -264,7 +264,7 @@ def _iterator_rows(host: HostRow, pipeline: Pipeline) -> list[Sequence[Cell]]:
                 str(iterator.parent_id),
                 iterator.name,
                 iterator.long_name,
-                iterator.is_async,
+                iterator.works_ahead,
                 calls,
                 total_ps / 1e6,
                 self_ps / 1e6,

@@ -188,6 +188,45 @@ def test_the_stack_is_the_second_special_row_however_large_it_is() -> None:
     assert [row["snapshotIndex"] for row in one["activeAllocations"]] == ["-2", "-1", "0"]
 
 
+def test_of_an_allocator_that_never_says_what_is_free_the_capacity_is_unknown() -> None:
+    # As PyTorch's of a host's memory: it is neither full nor has it a limit.
+    stats: Stats = {"allocator_name": "cpu", "bytes_allocated": 4000, "allocation_bytes": 4000}
+    partial = host([(True, 40000, {**stats, "addr": 1}), (True, 50000, {**stats, "addr": 2})])
+    (summary,) = records(profile(partial), "allocators")
+    assert summary["peak_bytes"] == 4000
+    assert (summary["capacity_bytes"], summary["peak_free_bytes"]) == (None, None)
+    (moment,) = records(profile(partial, at_ms="0.001045"), "moment")
+    assert moment["free_bytes"] is None
+    assert {row["min_free_bytes"] for row in records(profile(partial), "timeline")} == {None}
+    advice = run_tool("overview_page", [partial], Scope(["h0"])).advice
+    assert "memory_near_limit" not in {one.code for one in advice}
+    found: Any = run_tool_xprof("memory_profile", [partial])
+    told = found["memoryProfilePerAllocator"]["cpu"]["profileSummary"]
+    assert told["memoryCapacity"] == "4000"
+
+
+def test_of_very_many_runs_of_programs_the_first_are_listed() -> None:
+    space = xplane_pb2.XSpace(hostnames=["vm"])
+    plane = space.planes.add(name="/host:CPU")
+    plane.event_metadata[1].CopyFrom(xplane_pb2.XEventMetadata(id=1, name="MemoryAllocation"))
+    line = plane.lines.add(id=1, name="python")
+    for offset_ps in (0, 20_000_000):
+        line.events.add(metadata_id=1, offset_ps=offset_ps)
+    device = space.planes.add(name="/device:TPU:0")
+    device.event_metadata[1].CopyFrom(xplane_pb2.XEventMetadata(id=1, name="jit_f(1)"))
+    runs = device.lines.add(id=1, name="XLA Modules")
+    for number in range(5003):
+        runs.events.add(metadata_id=1, offset_ps=number * 1000, duration_ps=10)
+    partial = analyze_host(space.SerializeToString(), "h0")
+    found = profile(partial)
+    assert len(found.tables["modules"].rows) == 5000
+    assert [reason.code for reason in found.reasons] == ["rows_left_out"]
+    assert found.reasons[0].message.startswith("3 ")
+    later = profile(partial, start_ms="0.0049")
+    assert len(later.tables["modules"].rows) == 103
+    assert later.reasons == []
+
+
 def test_equal_allocations_at_the_peak_are_one_row() -> None:
     same = {"tf_op": "x", "allocation_bytes": 10, "requested_bytes": 9}
     events = [(True, i, memory(0, 10 * (i + 1), 90, addr=i, **same)) for i in range(4)]

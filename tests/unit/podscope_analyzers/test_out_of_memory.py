@@ -186,6 +186,21 @@ def test_a_failed_allocation_says_what_was_asked_what_was_there_and_what_to_shri
     assert len(set(report["advice"])) == len(report["advice"])
 
 
+def test_what_nothing_says_of_a_failure_is_unknown() -> None:
+    # PyTorch's profiler tells of a host's memory neither what is free nor a limit.
+    failed: Stats = {"allocator_name": "cpu", "requested_bytes": 1 << 46, "bytes_allocated": MIB}
+    found = run_tool(
+        "memory_profile", [host([("MemoryAllocationFailure", 9000, failed)])], Scope(["h0"])
+    )
+    report: Any = found.result["out_of_memory"]
+    assert (report["requested_bytes"], report["used_bytes"]) == (1 << 46, MIB)
+    for name in ("free_bytes", "capacity_bytes", "missing_bytes"):
+        assert report[name] is None, name
+    full = host([("MemoryAllocationFailure", 9000, {**failed, "bytes_available": 0})])
+    told: Any = run_tool("memory_profile", [full], Scope(["h0"])).result["out_of_memory"]
+    assert (told["free_bytes"], told["missing_bytes"]) == (0, 1 << 46)
+
+
 def test_what_was_freed_before_the_failure_is_not_to_shrink() -> None:
     events = filling()
     events.insert(3, ("MemoryAllocationFailure", 35, failed(900, 250)))

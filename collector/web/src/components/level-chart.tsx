@@ -4,6 +4,13 @@ import { useRef, useState } from "preact/hooks";
 import { fixed, memoryUnit, text, memory, tickDecimals, ticks, ticksWithin } from "../format/numbers";
 import { useWidth } from "./use-width";
 
+/** Something that ran above the levels. */
+export interface LevelRun {
+  readonly begin: number;
+  readonly end: number;
+  readonly label: string;
+}
+
 export interface LevelPoint {
   readonly x: number;
   readonly most: number;
@@ -31,6 +38,8 @@ export function LevelChart(props: {
   formatTick?: (x: number) => string;
   limit?: { readonly value: number; readonly label: string } | null;
   peak?: { readonly x: number; readonly value: number } | null;
+  /** Drawn as a strip along the top. */
+  runs?: readonly LevelRun[];
   span?: { readonly begin: number; readonly end: number; readonly label: string } | null;
   height?: number;
   /** What the strip is of. */
@@ -102,6 +111,11 @@ export function LevelChart(props: {
             {hasSecond && <path class="level-second" d={steps((point) => point.second ?? point.most)} />}
           </>
         )}
+        {(props.runs ?? []).filter((run) => run.end >= first && run.begin <= last).map((run, i) => (
+          <rect key={i} class="level-run" x={x(Math.max(run.begin, first))} width={Math.max(x(Math.min(run.end, last)) - x(Math.max(run.begin, first)) - 1, 1)} y={1} height={5}>
+            <title>{`${run.label}, ${props.formatX(run.end - run.begin)}`}</title>
+          </rect>
+        ))}
         {drawsLimit && (
           <g>
             <line class="level-limit" x1={LEFT} x2={LEFT + plot} y1={y(limit.value)} y2={y(limit.value)} />

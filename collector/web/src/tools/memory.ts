@@ -1,5 +1,5 @@
 /** Reads the memory tools' results for their pages. */
-import type { LevelPoint } from "../components/level-chart";
+import type { LevelPoint, LevelRun } from "../components/level-chart";
 import { fieldsOf, numberOf, records, textOf } from "./tables";
 import type { ToolResult } from "../api/types";
 
@@ -75,6 +75,18 @@ export function heapPoints(result: ToolResult): LevelPoint[] {
 }
 
 /** The timeline of one allocator; a bucket's least and most stay both. */
+/** Runs of programs to be drawn above an allocator's timeline: of its own core where it is a core's. */
+export function programRuns(result: ToolResult, allocator: string): LevelRun[] {
+  const rows = records(result.result["modules"]);
+  const own = rows.filter((row) => row["core"] === `TPU:${allocator}`);
+  const first = rows[0]?.["core"];
+  return (own.length > 0 ? own : rows.filter((row) => row["core"] === first)).map((row) => ({
+    begin: numberOf(row["begin_ms"]) ?? 0,
+    end: numberOf(row["end_ms"]) ?? 0,
+    label: textOf(row["program"]) ?? "",
+  }));
+}
+
 export function timelinePoints(result: ToolResult, allocator: string): LevelPoint[] {
   return records(result.result["timeline"])
     .filter((row) => row["allocator"] === allocator)

@@ -181,6 +181,15 @@ def test_of_a_devices_buffer_alone_nothing_is_known() -> None:
     assert _reference(_analyzed(calls))["tfDataStats"] == {"vm": {}}
 
 
+def test_an_iterator_works_ahead_whatever_its_version() -> None:
+    partial = _analyzed([("Iterator::ParallelMapV2", 0, 60_000_000, {"id": 1})])
+    (row,) = _result(partial)["result"]["iterators"]["rows"]
+    names = [column["id"] for column in _result(partial)["result"]["iterators"]["columns"]]
+    assert row[names.index("is_async")] is True
+    host = _reference(partial)["tfDataStats"]["vm"]
+    assert "isAsync" not in host["iteratorMetadata"]["1"]
+
+
 def test_hosts_of_one_hostname_are_one_in_the_references_answer() -> None:
     """As TensorFlow 2.15's converter has it."""
     first = _analyzed(
@@ -248,6 +257,11 @@ def test_pipelines_are_numbered_by_their_roots_ids_and_sorted_by_their_slowest_c
         ("DataService", "data_service"),
         ("ReverbDataset", "slow_remote_source"),
         ("Map", "sequential_transformation"),
+        ("ParallelMapV2", "parallel_transformation"),
+        ("ParallelInterleaveV4", "parallel_transformation"),
+        ("BatchV2", "transformation"),
+        ("FixedLengthRecordV2", "slow_source"),
+        ("TFRecordV2", "slow_source"),
         ("Batch", "transformation"),
         ("Prefetch", "other"),
     ],

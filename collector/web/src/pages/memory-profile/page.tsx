@@ -6,7 +6,7 @@ import { Bar, Failure, NoData, Panel, Tiles, Verdict } from "../../components/ba
 import { Combobox } from "../../components/combobox";
 import { LevelChart, type LevelPoint } from "../../components/level-chart";
 import { fixed, memory, percent, plural, significant, text, traceTime } from "../../format/numbers";
-import { timelinePoints } from "../../tools/memory";
+import { programRuns, timelinePoints } from "../../tools/memory";
 import { fieldsOf, isTable, numberOf, records, textOf } from "../../tools/tables";
 import { parameter, setQuery } from "../../url";
 import { AnyTable } from "../tool/any";
@@ -42,6 +42,7 @@ export function MemoryProfilePage({ capture, result, advice }: ToolViewProps) {
   const shown = closer.value.value ?? result;
   const points = timelinePoints(shown, name);
   const fragmentation = numberOf(row["peak_fragmentation_ratio"]);
+  const capacity = numberOf(row["capacity_bytes"]);
   const moment = at ? records(shown.result["moment"]).find((one) => one["allocator"] === name) : undefined;
   const peaks = records(moment ? shown.result["moment_allocations"] : result.result["peak_allocations"]).filter((one) => one["allocator"] === name);
   const largest = peaks.reduce((most, one) => Math.max(most, numberOf(one["total_bytes"]) ?? 0), 1);
@@ -57,7 +58,7 @@ export function MemoryProfilePage({ capture, result, advice }: ToolViewProps) {
         tiles={[
           { label: "Peak in the capture", value: memory(figure("peak_bytes")), context: `at ${traceTime(figure("peak_time_ms"))}` },
           { label: "Peak since the start", value: memory(figure("lifetime_peak_bytes")), context: "of the allocator" },
-          { label: "Capacity", value: memory(figure("capacity_bytes")), context: `${percent(figure("peak_bytes") / Math.max(figure("capacity_bytes"), 1))} used at the peak` },
+          { label: "Capacity", value: capacity === null ? null : memory(capacity), absent: "not recorded", context: capacity === null ? "the allocator does not say what is free" : `${percent(figure("peak_bytes") / Math.max(capacity, 1))} used at the peak` },
           { label: "Fragmentation", value: fragmentation === null ? null : { value: fixed(fragmentation * 100, 1), unit: "%" }, absent: "not recorded", context: "at the peak" },
           { label: "Stack at the peak", value: memory(figure("peak_stack_bytes")), context: `heap ${text(memory(figure("peak_heap_bytes")))}` },
           { label: "Events", value: { value: String(figure("allocations") + figure("deallocations")), unit: "" }, context: `${figure("allocations")} made, ${figure("deallocations")} freed` },
@@ -77,7 +78,8 @@ export function MemoryProfilePage({ capture, result, advice }: ToolViewProps) {
           caption="Time in the capture"
           formatX={(x) => traceTime(x)}
           formatTick={(x) => `${significant(x, 4).replace(/\.0+$/, "")} ms`}
-          limit={{ value: figure("capacity_bytes"), label: `capacity ${text(memory(figure("capacity_bytes")))}` }}
+          limit={capacity === null ? null : { value: capacity, label: `capacity ${text(memory(capacity))}` }}
+          runs={programRuns(shown, name)}
           peak={isWithin(figure("peak_time_ms"), points) ? { x: figure("peak_time_ms"), value: figure("peak_bytes") } : null}
           strip="fragmentation"
           mark={moment ? numberOf(moment["time_ms"]) : null}
@@ -120,7 +122,8 @@ export function MemoryProfilePage({ capture, result, advice }: ToolViewProps) {
 function momentSentence(moment: Readonly<Record<string, unknown>>): string {
   const bytes = (key: string): string => text(memory(numberOf(moment[key]) ?? 0));
   const fragmentation = numberOf(moment["fragmentation_ratio"]);
-  return `${bytes("used_bytes")} in use, ${bytes("free_bytes")} free${fragmentation === null ? "" : `, fragmentation ${percent(fragmentation)}`}`;
+  const free = numberOf(moment["free_bytes"]) === null ? "" : `, ${bytes("free_bytes")} free`;
+  return `${bytes("used_bytes")} in use${free}${fragmentation === null ? "" : `, fragmentation ${percent(fragmentation)}`}`;
 }
 
 const KINDS: Readonly<Record<string, string>> = {
@@ -128,6 +131,13 @@ const KINDS: Readonly<Record<string, string>> = {
   reported: "Memory ran out.",
   nearly_full: "Memory is nearly full.",
 };
+
+/** That memory grows: the first allocator's figures, and how many more there are. */
+function Growing({ hints }: { hints: readonly { sentence: string }[] }) {
+  const more = hints.length - 1;
+  const others = more > 0 ? ` So does that of ${plural(more, "other allocator")}; see Growth.` : "";
+  return <Verdict tone="warn" clause="Memory grows from step to step." sentence={(hints[0]?.sentence ?? "") + others} />;
+}
 
 /** What ran out, else what grows, else that neither does. */
 function Shortage({ result }: { result: ToolResult }) {
@@ -140,7 +150,7 @@ function Shortage({ result }: { result: ToolResult }) {
   const hints = (result.result["leak_hints"] as { sentence: string }[] | undefined) ?? [];
   if (kind === null) {
     const growths = records(result.result["growth"]);
-    if (hints.length > 0) return <Verdict tone="warn" clause="Memory grows from step to step." sentence={hints.map((hint) => hint.sentence).join(" ")} />;
+    if (hints.length > 0) return <Growing hints={hints} />;
     if (growths.length === 0) return null;
     const judged = growths.filter((row) => row["verdict"] === "steady").length;
     return <Verdict tone="ok" clause="No allocation failed." sentence={judged > 0 ? "What stays in use does not grow from step to step." : "There are too few steps to say whether memory grows."} />;
@@ -154,6 +164,7 @@ function Shortage({ result }: { result: ToolResult }) {
         sentence={bytes("requested_bytes") ? `${bytes("requested_bytes")} were asked for, ${bytes("free_bytes") ?? "an unknown amount"} was free.` : `${bytes("used_bytes") ?? ""} in use of ${bytes("capacity_bytes") ?? "an unknown capacity"}.`}
         ruledOut={report["is_fragmented"] === true ? "Enough was free, but not in one piece." : textOf(report["message"]) ?? ""}
       />
+      {hints.length > 0 && <Growing hints={hints} />}
       <Panel title="What to make smaller" subtitle={textOf(report["allocator"]) ?? ""}>
         <ol class="said">{advice.map((one) => <li key={one}>{one}</li>)}</ol>
       </Panel>
