@@ -1,5 +1,6 @@
 import csv
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for session, pod in {
         "even": Pod("tpu-v5e", 2, 6, 3),
         "slow": Pod("tpu-v5e", 2, 6, 4, slow_host=1),
+        "again": Pod("tpu-v5e", 2, 6, 3),
         "gpu": Pod("gpu-h100", 1, 3),
     }.items():
         list(write_pod(pod, folder, session))
@@ -45,8 +47,10 @@ def test_json_csv_and_one_table(podscope: Podscope, logs: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(podscope(*asked, "--csv", "--table", "ops").out)))
     table = found["tables"]["ops"]
     assert [row["name"] for row in rows] == [row[0] for row in table["rows"]]
-    changes = [abs(float(row["change_us"])) for row in rows]
-    assert changes == sorted(changes, reverse=True)
+    places = [
+        (row["significance"] == "within_noise", -abs(float(row["change_us"]))) for row in rows
+    ]
+    assert places == sorted(places)
     shown = podscope(*asked, "--table", "ops").out
     assert shown.count("\n") > len(rows)
     assert "ops: " in shown
@@ -61,6 +65,39 @@ def test_two_hosts_of_one_capture_and_two_ranges_of_steps(podscope: Podscope, lo
     steps = ("--steps", "0-2", "--other-steps", "3-5", "--tool", "pod_viewer")
     found = podscope(_run(logs, "even"), *steps, "--json").json()
     assert (found["base"]["steps"], found["other"]["steps"]) == ([0, 2], [3, 5])
+
+
+def test_what_did_not_change_has_no_sign(podscope: Podscope, logs: Path) -> None:
+    same = podscope(_run(logs, "even"), _run(logs, "again"))
+    assert "in both." in same.out
+    hosts = ("--host", "sim-tpu-v5e-0000", "--other-host", "sim-tpu-v5e-0001")
+    shown = podscope(_run(logs, "slow"), *hosts, "--tool", "overview_page").out
+    for text in (same.out, shown):
+        assert " 0.0%" in text
+        assert re.findall(r"(?<!\w)[-+]0[.,0]*%?(?=\s)", text) == []
+
+
+def test_a_brief_table_says_how_sure_a_change_is_and_a_whole_one_all_that_is_known(
+    podscope: Podscope, logs: Path
+) -> None:
+    asked = (_run(logs, "even"), _run(logs, "slow"), "--tool", "hlo_stats")
+    brief = podscope(*asked).out
+    assert "significance" in brief
+    assert "p_value" not in brief
+    assert "p_value" in podscope(*asked, "--table", "instructions").out
+
+
+def test_steps_that_a_capture_does_not_have_exit_1_and_name_those_it_has(
+    podscope: Podscope, logs: Path
+) -> None:
+    steps = ("--steps", "0-2", "--other-steps", "30-40", "--tool", "pod_viewer")
+    ended = podscope(_run(logs, "even"), *steps)
+    assert ended.code == 1
+    assert "The other lists no step from 30 to 40" in ended.out
+    assert "It lists steps 0 to 5" in ended.out
+    memory = podscope(_run(logs, "even"), *steps[:4], "--tool", "memory_viewer")
+    assert memory.code == 1
+    assert memory.out.count("does not tell steps apart") == 1
 
 
 def test_what_cannot_be_compared_exits_1_and_says_why(podscope: Podscope, logs: Path) -> None:
