@@ -177,6 +177,12 @@ def _used(profile: AllocatorProfile | None, place: int | None) -> int | None:
 def advice_for(shortage: Shortage) -> list[str]:
     """What to do, the most effective first; every sentence once."""
     found = []
+    if _asks_for_too_much(shortage):
+        asked_by = f" ({shortage.op_name})" if shortage.op_name else ""
+        found.append(
+            f"What was asked for{asked_by} is more than all the memory, or all that was in use: "
+            "make that array smaller, or spread it over devices, before anything else."
+        )
     if shortage.is_fragmented:
         found.append(
             "Enough is free, but not in one piece: allocate large buffers once and early, keep "
@@ -191,6 +197,12 @@ def advice_for(shortage: Shortage) -> list[str]:
             "needs, and capture with host_tracer_level 2 from before the failure."
         )
     return list(dict.fromkeys(found))
+
+
+def _asks_for_too_much(shortage: Shortage) -> bool:
+    """Whether nothing that is in use could be freed for it."""
+    limit = shortage.capacity_bytes or shortage.used_bytes
+    return bool(limit and shortage.requested_bytes and shortage.requested_bytes > limit)
 
 
 def _advice_of(one: Active) -> str:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from podscope_analyzers.tf_data.loaders import Loaders
     from podscope_analyzers.tf_data.pipelines import TfDataStats
 
-PARTIAL_VERSION: Final = 18
-PART_VERSION: Final = 2
+PARTIAL_VERSION: Final = 19
+PART_VERSION: Final = 3
 
 
 @dataclass(frozen=True)

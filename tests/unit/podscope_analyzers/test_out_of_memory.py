@@ -196,6 +196,8 @@ def test_what_nothing_says_of_a_failure_is_unknown() -> None:
     assert (report["requested_bytes"], report["used_bytes"]) == (1 << 46, MIB)
     for name in ("free_bytes", "capacity_bytes", "missing_bytes"):
         assert report[name] is None, name
+    # Nothing that is in use is as large.
+    assert report["advice"][0].startswith("What was asked for is more than all")
     full = host([("MemoryAllocationFailure", 9000, {**failed, "bytes_available": 0})])
     told: Any = run_tool("memory_profile", [full], Scope(["h0"])).result["out_of_memory"]
     assert (told["free_bytes"], told["missing_bytes"]) == (0, 1 << 46)
