@@ -157,6 +157,10 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         ParameterError: a parameter has no such value, or names what is not there.
     """
     kind = _kind(parameters, _TYPES)
+    shape = parameters.get("format", "").strip()
+    if shape not in ("", "dot"):
+        msg = f"unknown format '{shape[:40]}'; beside the graph there is dot"
+        raise ParameterError(msg)
     name = parameters.get("node_name", "").strip()
     program = chosen_program(stats.programs, parameters, name)
     is_text = kind.endswith("_txt")
@@ -199,7 +203,7 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
             tables["nodes"] = _nodes(program, drawn, costs)
             tables["edges"] = _edges(drawn)
             tables["fusions"] = _groups(drawn, costs)
-            if parameters.get("format") == "dot":
+            if shape == "dot":
                 fields["dot"] = _dot(program, node, width, metadata=metadata, merged=merged)
             if around.cursor is not None:
                 shown = len(around.nodes)

@@ -160,6 +160,7 @@ def test_only_a_custom_call_that_carries_something_has_a_kernel(partial: HostPar
         ({"graph_width": "-1"}, "graph_width must be a whole number"),
         ({"graph_width": "101"}, "graph_width is at most 100"),
         ({"show_metadata": "yes"}, "show_metadata must be 0 or 1"),
+        ({"format": "png"}, "unknown format 'png'; beside the graph there is dot"),
         ({"limit": "1001"}, "limit is at most 1000"),
         ({"program_id": "1"}, "no program with id 1"),
         ({"nod_name": "x"}, "did you mean 'node_name'"),

@@ -5,6 +5,7 @@ from itertools import repeat
 from typing import Final
 
 from podscope_analyzers.hlo.text.device_tiles import DeviceTiles, Iota
+from podscope_analyzers.hlo.text.enums import enum_name
 from podscope_analyzers.hlo.text.metadata_text import metadata_fields
 from podscope_analyzers.hlo.text.shape_text import braced, joined
 from podscope_protos.v1 import hlo_pb2
@@ -160,7 +161,7 @@ def _dimension(
 def _reduction(sharding: hlo_pb2.NamedShardingProto) -> str:
     """How unreduced values are combined, if it is no sum."""
     operation = sharding.reduction_op
-    return _REDUCTION.Name(operation).lower() if operation != _REDUCTION.SUM else ""
+    return enum_name(_REDUCTION, operation).lower() if operation != _REDUCTION.SUM else ""
 
 
 def _parts(sharding: hlo_pb2.OpSharding) -> Iterator[str]:

@@ -436,3 +436,27 @@ def test_bytes_are_escaped_as_in_c() -> None:
 )
 def test_a_json_object_is_one_pair_of_braces(text: str, expected: bool) -> None:
     assert is_json_object(text) is expected
+
+
+@pytest.mark.parametrize(
+    ("instruction", "expected"),
+    [
+        ('opcode: "custom-call" custom_call_schedule: 9 custom_call_api_version: 77',
+         "schedule=9, api_version=77"),
+        ('opcode: "convolution" conv_kind: 9', "convolution_kind=9"),
+        ('opcode: "rng" distribution: 9', "distribution=9"),
+        ('opcode: "exponential" result_accuracy { mode: 9 }', "result_accuracy={mode=9}"),
+        ('opcode: "copy" sharding { named_sharding { reduction_op: 7 unreduced_axes {} '
+         'mesh { axes { name: "a" size: 2 } } } }', "sharding={mesh['a'=2], unreduced7}"),
+        ('opcode: "copy" sharding { type: OTHER tile_assignment_dimensions: [-1, 2] '
+         "last_tile_dims: MANUAL tile_assignment_devices: [1, 2] }",
+         "sharding={devices=[-1,2]1,2 last_tile_dims={manual}}"),
+        ('opcode: "copy" original_value { elements { shape_index: 1099511627776 } }',
+         "origin={()}"),
+    ],
+)  # fmt: skip
+def test_what_only_newer_or_damaged_programs_hold_is_shown_as_far_as_it_is_known(
+    instruction: str, expected: str
+) -> None:
+    module = f'computations {{ id: 1 instructions {{ id: 1 name: "x" {F32_8} {instruction} }} }}'
+    assert printed(module, "x").endswith(expected)
