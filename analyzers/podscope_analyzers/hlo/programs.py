@@ -77,8 +77,10 @@ class Program:
         return {}
 
     def close(self) -> None:
-        """Forgets the instructions that were asked for, which know their program."""
-        self._found.clear()
+        """Forgets what was found in it: instructions, and what prints them, know their program."""
+        known = vars(self)
+        for name in known.keys() - {"id", "proto"}:
+            del known[name]
 
     def instruction(self, name: str) -> Instruction | None:
         """The instruction of this name, in any computation."""
