@@ -44,14 +44,18 @@ export function MemoryProfilePage({ capture, result, advice }: ToolViewProps) {
   const fragmentation = numberOf(row["peak_fragmentation_ratio"]);
   const capacity = numberOf(row["capacity_bytes"]);
   const moment = at ? records(shown.result["moment"]).find((one) => one["allocator"] === name) : undefined;
-  const peaks = records(moment ? shown.result["moment_allocations"] : result.result["peak_allocations"]).filter((one) => one["allocator"] === name);
+  const everything = records(moment ? shown.result["moment_allocations"] : result.result["peak_allocations"]).filter((one) => one["allocator"] === name);
+  const regions = [...new Set(everything.map((one) => textOf(one["region_type"]) ?? ""))].filter((one) => one !== "");
+  const asked = parameter("region");
+  const region = asked !== null && regions.includes(asked) ? asked : null;
+  const peaks = everything.filter((one) => region === null || one["region_type"] === region);
   const largest = peaks.reduce((most, one) => Math.max(most, numberOf(one["total_bytes"]) ?? 0), 1);
   return (
     <>
       <Shortage result={result} />
       {allocators.length > 1 && (
         <div class="pod-controls">
-          <Combobox label="Allocator" value={name} options={allocators.map((one) => ({ value: String(one["allocator"]), text: String(one["allocator"]), note: text(memory(numberOf(one["peak_bytes"]) ?? 0)) }))} onChange={(value) => setQuery({ allocator: value, from: null, to: null, at: null })} />
+          <Combobox label="Allocator" value={name} options={allocators.map((one) => ({ value: String(one["allocator"]), text: String(one["allocator"]), note: text(memory(numberOf(one["peak_bytes"]) ?? 0)) }))} onChange={(value) => setQuery({ allocator: value, from: null, to: null, at: null, region: null })} />
         </div>
       )}
       <Tiles
@@ -90,7 +94,19 @@ export function MemoryProfilePage({ capture, result, advice }: ToolViewProps) {
       <Panel
         title={moment ? `In use at ${traceTime(numberOf(moment["time_ms"]) ?? 0)}` : "In use at the peak"}
         subtitle={moment ? momentSentence(moment) : plural(peaks.length, "row")}
-        tools={at && <button type="button" class="button bare" onClick={() => setQuery({ at: null })}>Back to the peak</button>}
+        tools={
+          <>
+            {regions.length > 1 && (
+              <Combobox
+                label="Region"
+                value={region ?? ""}
+                options={[{ value: "", text: "All regions" }, ...regions.map((one) => ({ value: one, text: one }))]}
+                onChange={(value) => setQuery({ region: value || null }, "replace")}
+              />
+            )}
+            {at && <button type="button" class="button bare" onClick={() => setQuery({ at: null })}>Back to the peak</button>}
+          </>
+        }
       >
         <div class="table-scroll">
           <table class="data">
