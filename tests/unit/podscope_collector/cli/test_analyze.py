@@ -18,6 +18,7 @@ from podscope_collector.captured_hosts import CapturedHost
 from podscope_collector.captures.keeping import Keeper
 from podscope_collector.csv_text import csv_text
 from podscope_collector.storage import Storage
+from podscope_protos.v1 import xplane_pb2
 
 HOSTS = 3
 
@@ -332,3 +333,24 @@ def test_lines_to_a_pipe_do_not_end_in_blanks(
     lines = podscope(simulated, "--tool", tool).out.splitlines()
     assert len(lines) > 5
     assert [line for line in lines if line.endswith(" ")] == []
+
+
+@pytest.mark.case("2.T2")
+def test_the_digits_of_a_count_are_grouped(podscope: Podscope, tmp_path: Path) -> None:
+    space = xplane_pb2.XSpace(hostnames=["vm"])
+    plane = space.planes.add(name="/device:TPU:0", id=1)
+    for number, name in enumerate(("program_id", "symbol_id", "hlo_category"), start=1):
+        plane.stat_metadata[number].id, plane.stat_metadata[number].name = number, name
+    operation = plane.event_metadata[1]
+    operation.id, operation.name, operation.display_name = 1, "%copy.1 = f32[] copy()", "copy.1"
+    operation.stats.add(metadata_id=1, uint64_value=7)
+    operation.stats.add(metadata_id=2, uint64_value=1)
+    operation.stats.add(metadata_id=3, str_value="copy")
+    line = plane.lines.add(id=1, name="XLA Ops", timestamp_ns=1)
+    for number in range(6789):
+        line.events.add(metadata_id=1, offset_ps=number * 2000, duration_ps=1000)
+    file = tmp_path / "vm.xplane.pb"
+    file.write_bytes(space.SerializeToString())
+    shown = podscope(file, "--tool", "overview_page").out
+    (row,) = (text.split() for text in shown.splitlines() if "copy.1" in text)
+    assert "6,789" in row
