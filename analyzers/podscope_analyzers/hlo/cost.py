@@ -4,13 +4,11 @@ Exact as arithmetic on shapes for products and plain traffic; an estimate for el
 loops (one iteration), conditionals (the dearest branch), fusions and collectives.
 """
 
-from weakref import WeakKeyDictionary
-
 import numpy as np
 
 from podscope_analyzers.hlo.gpu_analysis import GpuAnalysis
 from podscope_analyzers.hlo.gpu_rules import InstructionTotals
-from podscope_analyzers.hlo.instructions import Instruction, Surroundings
+from podscope_analyzers.hlo.instructions import Instruction
 from podscope_analyzers.hlo.shapes import bit_width, is_tuple, leaves
 from podscope_analyzers.records import dataclass
 from podscope_protos.v1 import hlo_pb2
@@ -37,15 +35,17 @@ class InstructionCost:
 
 UNKNOWN_COST = InstructionCost()
 
-_analyses: WeakKeyDictionary[Surroundings, GpuAnalysis] = WeakKeyDictionary()
+_KEPT_AS = "_gpu_analysis"
 
 
 def instruction_cost(instruction: Instruction) -> InstructionCost:
     """Cost of one execution of an instruction."""
     program = instruction.program
-    analysis = _analyses.get(program)
+    # With the program: it knows it, and so would keep it alive in a table of weak references.
+    known = vars(program)
+    analysis: GpuAnalysis | None = known.get(_KEPT_AS)
     if analysis is None:
-        analysis = _analyses[program] = GpuAnalysis(program)
+        analysis = known[_KEPT_AS] = GpuAnalysis(program)
     totals = analysis.totals(instruction.proto)
     if totals is None:
         return UNKNOWN_COST

@@ -6,7 +6,6 @@ of libraries as minus one, and takes no device into account.
 
 from collections.abc import Sequence
 from typing import Final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -179,12 +178,14 @@ def _host_bytes(shape: hlo_pb2.ShapeProto) -> int:
     return size_bytes(shape) + _SIZE_BYTES * len(shape.dimensions) * any(shape.is_dynamic_dimension)
 
 
-_analyses: WeakKeyDictionary[Surroundings, GenericAnalysis] = WeakKeyDictionary()
+_KEPT_AS = "_generic_analysis"
 
 
 def generic_analysis(program: Surroundings) -> GenericAnalysis:
     """The analysis of a program, made once, of the instructions that are asked for."""
-    found = _analyses.get(program)
+    # With the program: it knows it, and so would keep it alive in a table of weak references.
+    known = vars(program)
+    found: GenericAnalysis | None = known.get(_KEPT_AS)
     if found is None:
-        found = _analyses[program] = GenericAnalysis(program, whole=False)
+        found = known[_KEPT_AS] = GenericAnalysis(program, whole=False)
     return found

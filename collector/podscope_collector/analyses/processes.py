@@ -197,6 +197,8 @@ def _serve(pipe: Connection, memory_bytes: int) -> None:
             return
         # It may wait for long now, and others need the memory.
         del answer, arguments
+        # Tools leave programs behind that refer to themselves.
+        gc.collect()
         give_back_free_memory()
 
 
