@@ -37,9 +37,9 @@ class Labels:
     def __init__(self, selection: Selection, *, shows_backend: bool) -> None:
         self._selection = selection
         self._shows_backend = shows_backend
-        self._printer = Printer(
-            selection.program, Style(percent=True, control_predecessors=True, references=False)
-        )
+        # Of what the framework noted only that on shardings is among the attributes.
+        style = Style(percent=True, control_predecessors=True, references=False, metadata=True)
+        self._printer = Printer(selection.program, style)
 
     def label(self, proto: Instruction) -> Iterator[str]:
         """Its name and what it does; of a parameter its number and where it is from."""

@@ -233,3 +233,12 @@ def test_places_that_nothing_stands_at_are_passed_over() -> None:
     drawn = dot_text(broken, required_node(broken, "n9"), 3)
     assert "tuple-element -7 of" in drawn
     assert "<b>Parameter -2</b>" in drawn
+
+
+def test_a_box_tells_what_was_noted_on_a_sharding() -> None:
+    sharded = program(
+        one(1, opcode="parameter"),
+        f"{one(9, 1)} sharding {{ type: MANUAL metadata {{ op_name: 'f' }} }}",
+    )
+    drawn = dot_text(sharded, required_node(sharded, "n9"), 1)
+    assert "sharding={manual metadata={op_name=&quot;f&quot;}}" in drawn
