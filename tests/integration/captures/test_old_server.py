@@ -45,7 +45,8 @@ while True:
 def old_python() -> Iterator[str]:
     """A Python with a TensorFlow from before servers knew ``emit_xspace``.
 
-    ``PODSCOPE_OLD_TENSORFLOW`` names one that is there; else one is installed for the tests.
+    ``PODSCOPE_OLD_TENSORFLOW`` names one that is there; else one is installed for the tests, where
+    the package registry has it: what a registry keeps is no property of this project.
     """
     named = os.environ.get("PODSCOPE_OLD_TENSORFLOW")
     if named:
@@ -72,7 +73,7 @@ def old_python() -> Iterator[str]:
             else:
                 yield python
                 return
-        pytest.skip(f"no old TensorFlow can be installed here: {told[:160]}")
+        pytest.skip(f"an old TensorFlow cannot be installed here: {told[:160]}")
 
 
 @pytest.fixture(scope="module")
