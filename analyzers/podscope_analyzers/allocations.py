@@ -1,6 +1,7 @@
 """What a host's allocators recorded: every allocation and deallocation, in columns."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Self
 
@@ -10,7 +11,6 @@ import numpy.typing as npt
 from podscope_analyzers.out_of_memory import tells_of_no_memory
 from podscope_analyzers.planes import HOST_PLANE, TPU_PREFIX, XLA_MODULES
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane, PreparedSpace
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.xspace.metadata import StatValue
 

@@ -1,6 +1,7 @@
 """The peak of one allocator: when it was, and what made it up."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -8,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from podscope_analyzers.allocations import Allocations, Array
-from podscope_analyzers.records import dataclass
 
 BEFORE: Final = "allocated before the capture"
 _SIZES: Final = ("allocation_bytes", "requested_bytes")

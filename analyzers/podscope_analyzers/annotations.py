@@ -6,6 +6,7 @@ the frames of the Python tracer are no annotations; what is left is summed by na
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +18,6 @@ from podscope_analyzers.op_metrics.host import STAGE_ID
 from podscope_analyzers.op_names import PYTHON_FRAME, OpCategory, parse_op_name
 from podscope_analyzers.plane_views import OpLine, OpSpace, notable_columns
 from podscope_analyzers.planes import HOST_PLANE
-from podscope_analyzers.records import dataclass
 
 Int64s = npt.NDArray[np.int64]
 

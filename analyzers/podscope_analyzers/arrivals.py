@@ -12,6 +12,7 @@ says less, so that such collectives only count where they behave as one.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
@@ -19,7 +20,6 @@ import numpy.typing as npt
 
 from podscope_analyzers.clocks import Shift
 from podscope_analyzers.lateness import lateness
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.sorted_values import distinct, median
 from podscope_analyzers.steps import StepDatabase
 from podscope_analyzers.steps.database import CORES_PER_HOST, Int64s

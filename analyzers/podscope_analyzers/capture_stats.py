@@ -1,14 +1,12 @@
 """What a tool works on: the stats of all the hosts of a capture, combined."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-
-from podscope_analyzers.records import dataclass
 
 if TYPE_CHECKING:
     from podscope_analyzers.allocations import Allocations

@@ -1,9 +1,8 @@
 """Clocks of hosts as they were measured: what times of different hosts need to be compared."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
-
-from podscope_analyzers.records import dataclass
 
 # Further apart than this a clock is not off, it is not set; and picoseconds would overflow.
 _MAX_APART_NS: Final = 24 * 3600 * 10**9

@@ -13,6 +13,7 @@ last exchange looks as if its clock were ahead. The basis says so.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -21,7 +22,6 @@ import numpy.typing as npt
 from podscope_analyzers.arrivals import Float64s, Meetings, find_meetings
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.clocks import HostClock, shifts
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.sorted_values import median
 from podscope_analyzers.steps import StepDatabase
 

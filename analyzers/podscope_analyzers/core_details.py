@@ -1,11 +1,11 @@
 """Which core of which host is which: the ``core_details`` that TPU planes carry."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from podscope_analyzers.plane_views import OpSpace
 from podscope_analyzers.planes import is_sparse_core
-from podscope_analyzers.records import dataclass
 
 DEVICE_PREFIX = "/device:TPU:"
 LOCALHOST = "localhost"

@@ -1,6 +1,7 @@
 """Values of hardware counters that device planes carry, in columns."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Self
 
@@ -8,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from podscope_analyzers.planes import GPU_PREFIX, TPU_PREFIX
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.xspace import Line, Plane, XSpace
 from podscope_analyzers.xspace.columns import DOUBLE
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 from typing import Any, Final
 
@@ -13,7 +13,6 @@ from podscope_analyzers.hlo import Instruction, Programs
 from podscope_analyzers.op_metrics.grouping import group_rows
 from podscope_analyzers.op_names import parse_op_name
 from podscope_analyzers.plane_views import OpLine, OpPlane, OpSpace, device_planes
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.spread import Spread
 from podscope_analyzers.step_times import StepTimes
 

@@ -6,6 +6,7 @@ barriers and debug prints on the devices, and what says that clocks or power wer
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +18,6 @@ from podscope_analyzers.intervals import union
 from podscope_analyzers.kernels import natural_order, nest
 from podscope_analyzers.planes import HOST_PLANE, is_device_plane, is_sparse_core, is_tensor_core
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane, PreparedSpace
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.steps import StepDatabase
 
 Int64s = npt.NDArray[np.int64]

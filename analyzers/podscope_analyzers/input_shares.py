@@ -1,5 +1,6 @@
 """How much every step and every core waits for input: series, ranges and who waits longest."""
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -7,7 +8,6 @@ import numpy.typing as npt
 
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.overview_steps import CATEGORY_IDS, complete_steps, longest_rows
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.result import Cell, Column, Table
 from podscope_analyzers.sorted_values import median
 from podscope_analyzers.step_categories import (

@@ -1,9 +1,9 @@
 """Sets of time spans: their union, and how much of a window they cover."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
-
-from podscope_analyzers.records import dataclass
 
 Int64s = npt.NDArray[np.int64]
 

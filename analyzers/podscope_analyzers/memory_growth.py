@@ -7,12 +7,12 @@ Sen's slope as its size (P. K. Sen 1968), and by three thresholds, all of which 
 """
 
 import math
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
 
 from podscope_analyzers.allocator_profile import Active, AllocatorProfile, Int64s
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.sorted_values import distinct, median
 
 MIN_STEPS: Final = 6

@@ -1,6 +1,7 @@
 """Memory that ran out, or nearly: what was asked for, what there was, what to make smaller."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
 
@@ -9,7 +10,6 @@ import numpy as np
 from podscope_analyzers.allocations import Allocations, FailedAllocation
 from podscope_analyzers.allocator_profile import BEFORE, STACK, Active, AllocatorProfile
 from podscope_analyzers.out_of_memory import read_message, tells_of_no_memory
-from podscope_analyzers.records import dataclass
 
 NEARLY_FULL_RATIO: Final = 0.95
 """Of the capacity: from here on a little more of anything fails."""

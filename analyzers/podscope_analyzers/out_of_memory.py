@@ -6,10 +6,9 @@ Sizes are written with binary multiples by all of them, whatever the unit is cal
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import prod
 from typing import Final
-
-from podscope_analyzers.records import dataclass
 
 _MAX_MESSAGE: Final = 4000
 _SIZE: Final = r"([\d,]+(?:\.\d*)?) ?([KMGTPE]?i?(?:B\b|bytes?\b|(?![A-Za-z])))"

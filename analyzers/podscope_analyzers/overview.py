@@ -1,5 +1,6 @@
 """The figures of the overview, from which both its result and the reference's tables are made."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from podscope_analyzers.capture_stats import CaptureStats
@@ -14,7 +15,6 @@ from podscope_analyzers.op_metrics.headline import (
     outside_compilation_ratio,
 )
 from podscope_analyzers.op_metrics.rates import giga_per_second
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.steps import StepDatabase
 
 TOP_OPS: Final = 10

@@ -6,12 +6,11 @@ decoded again, and the order in which hosts arrive does not matter.
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from podscope_analyzers.errors import PartialError
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.states import MAX_UNPACKED_BYTES, pack_state, unpack_state
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ TPUs tell theirs; those of GPUs follow from clock, cores and operations per cloc
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.xspace import StatValue
 
 # Largest of vector and matrix flops per clock and core, fp32 and fp16, by compute capability.

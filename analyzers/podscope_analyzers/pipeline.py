@@ -1,7 +1,7 @@
 """From bytes to results: each host once, then any tool over any of the hosts."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from mmap import mmap
 from typing import TYPE_CHECKING, Final, cast
@@ -11,7 +11,6 @@ import numpy as np
 from podscope_analyzers.capture_stats import CaptureStats, Diagnostics, HostRow
 from podscope_analyzers.lazy import lazily
 from podscope_analyzers.partials import HostPartial
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.registry import Tool, check_parameters, find_tool
 from podscope_analyzers.sections import HostSections
 from podscope_analyzers.xspace import open_xspace

@@ -8,7 +8,7 @@ in common) is not in it, and made when it is read; so hosts may come in any orde
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from mmap import mmap
@@ -31,7 +31,6 @@ from podscope_analyzers.partials import (
     section_kind,
 )
 from podscope_analyzers.pipeline import ADD_CORES, Joint, combined_stats
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.steps import PodSteps, StepDatabase
 
 if TYPE_CHECKING:

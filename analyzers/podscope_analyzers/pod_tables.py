@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -12,7 +13,6 @@ from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.collectives import kind_name
 from podscope_analyzers.errors import ParameterError
 from podscope_analyzers.host_work import own_work_ps
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.result import Cell, Column, Table
 from podscope_analyzers.step_categories import CATEGORY_NAMES, Int64s, own_categories_ps
 from podscope_analyzers.steps.database import (

@@ -2,11 +2,11 @@
 
 import importlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 from podscope_analyzers.errors import ParameterError, UnknownToolError
-from podscope_analyzers.records import dataclass
 
 if TYPE_CHECKING:
     from podscope_analyzers.capture_stats import CaptureStats

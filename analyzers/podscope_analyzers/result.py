@@ -1,11 +1,10 @@
 """What every tool answers: one envelope, typed tables, reasons for what is absent."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from podscope_analyzers.clocks import HostClock
-from podscope_analyzers.records import dataclass
 
 ColumnType = Literal["string", "number", "integer", "boolean"]
 Cell = str | int | float | bool | None

@@ -1,9 +1,8 @@
 """Where a capture ran: kind and number of devices, hosts, tasks."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal
-
-from podscope_analyzers.records import dataclass
 
 HardwareType = Literal["UNKNOWN_HARDWARE", "CPU_ONLY", "GPU", "TPU"]
 

@@ -7,7 +7,7 @@ recv-done in which the core did other work: a transfer that takes no longer cost
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import prod
 from typing import Any, Final, Self
@@ -20,7 +20,6 @@ from podscope_analyzers.hlo.shapes import bit_width, leaves
 from podscope_analyzers.planes import XLA_MODULES, XLA_OPS, is_tensor_core
 from podscope_analyzers.prepared import PreparedLine, PreparedSpace
 from podscope_analyzers.prepared_metadata import PreparedMetadata
-from podscope_analyzers.records import dataclass
 from podscope_protos.v1 import hlo_pb2
 
 _CATEGORIES: Final = ("host send", "host recv")

@@ -1,11 +1,10 @@
 """How far a series of steps varies, and as how many independent ones it counts."""
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-
-from podscope_analyzers.records import dataclass
 
 Float64s = NDArray[np.float64]
 

@@ -8,6 +8,7 @@ included, and the annotations of the training loop say what the rest was for.
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -22,7 +23,6 @@ from podscope_analyzers.kernels.steps import sum_outermost
 from podscope_analyzers.op_names import PYTHON_FRAME
 from podscope_analyzers.planes import HOST_PLANE
 from podscope_analyzers.prepared import PreparedSpace
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.step_annotations import names_input
 from podscope_analyzers.xspace import Columns, Line, Plane, Sifted
 from podscope_analyzers.xspace.columns import Int32s

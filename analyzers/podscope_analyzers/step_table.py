@@ -1,10 +1,10 @@
 """The table of times by step that tools list when they are asked for it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from podscope_analyzers.errors import ParameterError
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.result import Cell, Column, Table
 from podscope_analyzers.step_times import StepTimes
 

@@ -4,7 +4,7 @@ What is kept is bounded: of a long capture the steps in its middle, and the long
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Final, Self
 
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podscope_analyzers.kernels.factorise import factorise
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.spread import Spread, spreads_of
 

@@ -9,6 +9,7 @@ the step that matters, and by several times what its lateness varies from step t
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -17,7 +18,6 @@ import numpy.typing as npt
 
 from podscope_analyzers.arrivals import Arrivals
 from podscope_analyzers.lateness import lateness
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.sorted_values import median
 
 Float64s = npt.NDArray[np.float64]

@@ -1,13 +1,13 @@
 """The few figures of one host that lists, metrics and alerts show."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from podscope_analyzers.capture_stats import CaptureStats
 from podscope_analyzers.op_metrics.database import OpDatabase
 from podscope_analyzers.op_metrics.headline import duty_cycle_ratio
 from podscope_analyzers.overview_steps import complete_steps, longest_rows, step_shares
-from podscope_analyzers.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ counter documentation has them.
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol
-
-from podscope_analyzers.records import dataclass
 
 _GIB: Final = 1 << 30
 _CYCLES: Final = "cycles"

@@ -2,10 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
-
-from podscope_analyzers.records import dataclass
 
 XprofCell = str | int | float | bool
 

@@ -40,11 +40,14 @@ class Trace:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        now_recording = recording.active
+        if now_recording is None:
+            return
+        if error is not None:
+            record_failure(error)
         # A span that began before the capture did has no start in it: it is left out, as the
         # frameworks' own annotations are.
-        record_failure(error)
-        now_recording = recording.active
-        if now_recording is not None and self._start_ns >= now_recording.start_ns:
+        if self._start_ns >= now_recording.start_ns:
             end_ns = time.perf_counter_ns()
             # A copy: the same object may name the next span with other metadata.
             now_recording.add(self._name, self._start_ns, end_ns, dict(self._metadata))

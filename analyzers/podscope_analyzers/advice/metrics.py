@@ -1,10 +1,9 @@
 """What the rules judge: figures of a capture, each None where the capture does not tell it."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from podscope_analyzers.host_facts import MemoryFact, TracedFunction
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.result import Loss, MissingHost
 from podscope_analyzers.stragglers import SlowCore, Straggler
 

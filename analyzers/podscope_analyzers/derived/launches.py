@@ -1,11 +1,12 @@
 """How long the host took to launch the work of each step on a GPU."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from podscope_analyzers.planes import DERIVED_LAUNCH, LAUNCHES
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane
 from podscope_analyzers.prepared_lines import derived_line
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.xspace.columns import Int64s
 

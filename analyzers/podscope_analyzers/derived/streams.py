@@ -1,6 +1,7 @@
 """Derived lines of a GPU's streams: what the kernels on each are part of."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -26,7 +27,6 @@ from podscope_analyzers.planes import (
 )
 from podscope_analyzers.prepared import DerivedStat, PreparedLine, PreparedPlane
 from podscope_analyzers.prepared_metadata import PreparedMetadata
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.xspace import Columns
 from podscope_analyzers.xspace.columns import UINT64, Bools, Int32s, Int64s
 

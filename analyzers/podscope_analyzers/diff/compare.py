@@ -1,7 +1,7 @@
 """Compares two results of one tool: of two captures, two hosts, or two ranges of steps."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from podscope_analyzers.diff.keys import COMPARED, ComparedTool
@@ -14,7 +14,6 @@ from podscope_analyzers.diff.steps import (
     step_bounds,
     step_count,
 )
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.result import Cell, Column, Reason, Table, ToolResult
 
 VERSION: Final = 1

@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.result import Cell
 from podscope_analyzers.step_table import PARAMETER as STEP_TIMES
 

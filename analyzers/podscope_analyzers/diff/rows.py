@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from podscope_analyzers.diff.keys import ComparedTable
 from podscope_analyzers.diff.matching import Group, Row, matched
 from podscope_analyzers.diff.significance import WITHIN_NOISE, Sample, holm, verdict, welch
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.result import Cell, Column, Table
 
 # Cells between what a row is called and its change.

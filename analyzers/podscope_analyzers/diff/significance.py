@@ -7,12 +7,12 @@ series' lag-one autocorrelation leaves, with Holm's correction over all that is 
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.spread import MIN_STEPS, independent_count
 
 SIGNIFICANT: Final = "significant"

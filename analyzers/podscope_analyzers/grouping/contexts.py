@@ -1,13 +1,13 @@
 """What the events of one line say about causes: roots, producers, consumers."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podscope_analyzers.grouping.event_types import NodeType
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.xspace import Columns
 from podscope_analyzers.xspace.columns import Bools, Int64s
 

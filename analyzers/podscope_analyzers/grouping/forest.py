@@ -1,7 +1,7 @@
 """The forest of a host's events: nodes, nesting, edges and contexts as arrays."""
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -25,7 +25,6 @@ from podscope_analyzers.kernels.forest import (
 )
 from podscope_analyzers.planes import HOST_PLANE
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.xspace import Columns
 from podscope_analyzers.xspace.columns import Int32s, Int64s

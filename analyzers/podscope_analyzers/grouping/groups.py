@@ -1,6 +1,7 @@
 """Groups: a number for every root event, spread to all that it caused."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -8,7 +9,6 @@ import numpy as np
 from podscope_analyzers.grouping.event_types import IMPLICIT_ROOTS, NodeType
 from podscope_analyzers.grouping.forest import Forest, Links
 from podscope_analyzers.kernels.forest import spread_groups
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.xspace.columns import Bools, Int32s, Int64s
 

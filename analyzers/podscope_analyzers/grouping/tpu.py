@@ -1,5 +1,6 @@
 """Groups of TPU cores: their own steps or modules stand for all that runs within them."""
 
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -18,7 +19,6 @@ from podscope_analyzers.planes import (
 )
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane
 from podscope_analyzers.prepared_lines import derived_line
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.xspace.columns import Int32s, Int64s
 
 

@@ -5,11 +5,11 @@ anything, and whoever reads the reference's graph finds the same graph in it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from podscope_analyzers.hlo.memory_usage import Block, MemoryUsage
 from podscope_analyzers.html_text import escape
-from podscope_analyzers.records import dataclass
 
 CANVAS_POINTS: Final = 4096
 CONTAINER_COLOR: Final = "#ffffff"

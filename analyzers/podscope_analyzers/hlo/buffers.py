@@ -1,6 +1,7 @@
 """The buffers that XLA assigned to memory: allocations, and the logical buffers within them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Final
@@ -9,7 +10,6 @@ from podscope_analyzers.errors import ProgramError
 from podscope_analyzers.hlo.programs import Program
 from podscope_analyzers.hlo.shapes import POINTER_BYTES, bit_width, is_tuple
 from podscope_analyzers.hlo.text.shape_text import shape_text
-from podscope_analyzers.records import dataclass
 from podscope_protos.v1 import hlo_pb2
 
 _TYPE: Final = hlo_pb2.PrimitiveType

@@ -4,13 +4,14 @@ Exact as arithmetic on shapes for products and plain traffic; an estimate for el
 loops (one iteration), conditionals (the dearest branch), fusions and collectives.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from podscope_analyzers.hlo.gpu_analysis import GpuAnalysis
 from podscope_analyzers.hlo.gpu_rules import InstructionTotals
 from podscope_analyzers.hlo.instructions import Instruction
 from podscope_analyzers.hlo.shapes import bit_width, is_tuple, leaves
-from podscope_analyzers.records import dataclass
 from podscope_protos.v1 import hlo_pb2
 
 

@@ -1,12 +1,11 @@
 """The heap over a program's schedule, replayed from the trace of XLA's heap simulator."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from podscope_analyzers.errors import ProgramError
 from podscope_analyzers.hlo.buffers import Buffer, BufferAssignment
-from podscope_analyzers.records import dataclass
 from podscope_protos.v1 import hlo_pb2
 
 _Event = hlo_pb2.HeapSimulatorTrace.Event

@@ -1,12 +1,12 @@
 """One HLO instruction as profiles speak of it: category, framework name, source."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Protocol
 
 from podscope_analyzers.hlo.shapes import bit_width
 from podscope_analyzers.hlo.text import Printer
-from podscope_analyzers.records import dataclass
 from podscope_protos.v1 import hlo_pb2
 
 MAX_EXPRESSION_BYTES: Final = 1_000_000

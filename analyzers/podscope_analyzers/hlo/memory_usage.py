@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from podscope_analyzers.hlo.buffers import Allocation, Buffer, BufferAssignment
 from podscope_analyzers.hlo.heap_walk import HeapWalk, walk_heap
 from podscope_analyzers.hlo.programs import Program
-from podscope_analyzers.records import dataclass
 
 HBM: Final = 0
 VMEM: Final = 1

@@ -1,6 +1,7 @@
 """Requests and batches of all hosts by model: rates, averages, tensor patterns."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,6 @@ from podscope_analyzers.inference.stats import (
     Int64s,
     Rows,
 )
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.sorted_values import distinct
 
 TENSOR_PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9)

@@ -1,12 +1,11 @@
 """What the time of requests went into, each moment counted once."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.steps.event_types import EventType
 from podscope_analyzers.steps.events import StepEvents
 from podscope_analyzers.steps.exclusive import exclusive_times as exclusive_of_steps

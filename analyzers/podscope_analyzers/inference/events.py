@@ -1,6 +1,7 @@
 """The events of a serving job on one host, as columns."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -10,7 +11,6 @@ import numpy.typing as npt
 from podscope_analyzers.grouping.groups import Groups
 from podscope_analyzers.inference.stats import BatchingParameters
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane, PreparedSpace
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.xspace import Columns
 from podscope_analyzers.xspace.columns import DOUBLE, INT64, UINT64

@@ -6,7 +6,7 @@ led to, say what it was spent on.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -37,7 +37,6 @@ from podscope_analyzers.inference.stats import (
 from podscope_analyzers.op_metrics.grouping import group_rows
 from podscope_analyzers.planes import XLA_MODULES, is_gpu, is_tensor_core
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane, PreparedSpace
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.steps.event_types import EventType
 

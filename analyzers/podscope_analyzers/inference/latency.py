@@ -1,12 +1,12 @@
 """The latency table of the overview."""
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from podscope_analyzers.inference.percentiles import at_percentiles
 from podscope_analyzers.inference.stats import InferenceStats, Int64s, Rows
-from podscope_analyzers.records import dataclass
 
 PERCENTILES: Final = (50.0, 75.0, 90.0, 99.0, 99.9)
 

@@ -1,5 +1,6 @@
 """Which groups of events are requests to a server, and which model each of them names."""
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -7,7 +8,6 @@ import numpy.typing as npt
 
 from podscope_analyzers.inference.events import Kind, Relations, ServingEvents
 from podscope_analyzers.inference.stats import MAX_MODELS
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.sorted_values import distinct
 
 Int64s = npt.NDArray[np.int64]

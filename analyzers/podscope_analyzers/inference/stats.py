@@ -1,13 +1,11 @@
 """What is known of the requests of a host, or of several, small enough to keep and to combine."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-
-from podscope_analyzers.records import dataclass
 
 Int64s = npt.NDArray[np.int64]
 

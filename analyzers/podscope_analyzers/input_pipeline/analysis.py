@@ -1,6 +1,7 @@
 """The input pipeline of a capture: steps, bottleneck, host operations, warnings."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from podscope_analyzers.core_details import CoreDetails
 from podscope_analyzers.input_pipeline import bottleneck
@@ -10,7 +11,6 @@ from podscope_analyzers.input_pipeline.host_ops import InputOp, InputTime, input
 from podscope_analyzers.input_pipeline.summaries import StepSummary
 from podscope_analyzers.input_pipeline.tpu_steps import TpuBottleneck, TpuSteps, tpu_steps
 from podscope_analyzers.op_metrics.database import OpDatabase
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.steps import StepDatabase
 
 NO_STEPS = (

@@ -1,8 +1,7 @@
 """What bounds the steps: shares of the step time turned into classes and sentences."""
 
+from dataclasses import dataclass
 from typing import Final, Literal
-
-from podscope_analyzers.records import dataclass
 
 InputClass = Literal["unknown", "host", "both", "device"]
 

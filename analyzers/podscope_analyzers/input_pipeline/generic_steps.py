@@ -1,5 +1,7 @@
 """Steps of CPU and GPU hosts, one row each, in the categories of the input-pipeline page."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from podscope_analyzers.input_pipeline.bottleneck import Bottleneck, generic_bottleneck
@@ -9,7 +11,6 @@ from podscope_analyzers.input_pipeline.summaries import (
     safe_divide,
     summarize,
 )
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.steps import StepDatabase
 
 # The core that stands for a whole CPU or GPU host. Of several hosts only the first has it, so

@@ -1,8 +1,9 @@
 """The host's side of the input pipeline: which operations feed the device, and their shares."""
 
+from dataclasses import dataclass
+
 from podscope_analyzers.input_pipeline.summaries import safe_divide
 from podscope_analyzers.op_metrics.database import OpDatabase
-from podscope_analyzers.records import dataclass
 
 _READERS = ("TFRecord", "TextLine", "FixedLengthRecord", "SSTable", "RecordIO", "ArrayRecord")
 _READER_SUFFIXES = tuple(f"::{reader}" for reader in _READERS)

@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-
-from podscope_analyzers.records import dataclass
 
 Float64s = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]

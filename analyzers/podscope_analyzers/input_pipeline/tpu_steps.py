@@ -1,7 +1,7 @@
 """Steps of TPU hosts: of all cores of a step, the one that waits longest decides."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from podscope_analyzers.input_pipeline.bottleneck import (
 )
 from podscope_analyzers.input_pipeline.generic_steps import longest_core_ms
 from podscope_analyzers.input_pipeline.summaries import Int64s, StepSummary, summarize
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.steps import StepDatabase
 
 IDLE_WORTH_NAMING = 3.0

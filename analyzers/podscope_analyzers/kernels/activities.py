@@ -1,11 +1,12 @@
 """Matches begins and ends of overlapping activities on one thread."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 from podscope_analyzers.kernels.compiled import kernel
 from podscope_analyzers.kernels.spans import check_lengths, writable_int64s
-from podscope_analyzers.records import dataclass
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -1,5 +1,7 @@
 """Kernels that sum events by a code."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from podscope_analyzers.kernels.compiled import inner, kernel
@@ -10,7 +12,6 @@ from podscope_analyzers.kernels.spans import (
     writable_int32s,
     writable_int64s,
 )
-from podscope_analyzers.records import dataclass
 
 
 @dataclass(frozen=True)

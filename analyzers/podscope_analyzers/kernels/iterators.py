@@ -1,5 +1,6 @@
 """The walk over calls of input pipelines: who asked whom, and what each did itself."""
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -7,7 +8,6 @@ from numpy.typing import NDArray
 
 from podscope_analyzers.kernels.compiled import kernel
 from podscope_analyzers.kernels.spans import Int32s, Int64s
-from podscope_analyzers.records import dataclass
 
 MAX_LEVEL: Final = 100
 """Calls deeper below their root are not looked at."""

@@ -1,13 +1,13 @@
 """Merges events that name a path of nested levels into the events of a derived line."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final, Self
 
 import numpy as np
 
 from podscope_analyzers.kernels.compiled import inner, kernel
 from podscope_analyzers.kernels.spans import Bools, Int32s, Int64s, check_lengths
-from podscope_analyzers.records import dataclass
 
 # Viewers draw in nanoseconds: the least by which an inner event must be the shorter.
 _SHRINK_PS: Final = 1000

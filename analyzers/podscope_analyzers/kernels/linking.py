@@ -7,9 +7,8 @@ code and constants out behind each other and to fill in the distances between th
 
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
-
-from podscope_analyzers.records import dataclass
 
 _HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION: Final = struct.Struct("<IIQQQQIIQQ")

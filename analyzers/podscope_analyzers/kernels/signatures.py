@@ -1,12 +1,11 @@
 """Signatures of kernels: what is passed, and how it reaches compiled code as plain numbers."""
 
 import re
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-
-from podscope_analyzers.records import dataclass
 
 # As numba writes types: a scalar, an array of as many dimensions as there are colons (contiguous
 # by rows), or an array that is only read.

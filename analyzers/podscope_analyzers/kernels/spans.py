@@ -1,12 +1,12 @@
 """Kernels on time spans: order, nesting with self times, union."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from podscope_analyzers.kernels.compiled import inner, kernel
-from podscope_analyzers.records import dataclass
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]

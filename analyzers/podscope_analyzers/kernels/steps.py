@@ -1,5 +1,7 @@
 """Kernels on the steps of hosts."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from podscope_analyzers.kernels.compiled import kernel
@@ -11,7 +13,6 @@ from podscope_analyzers.kernels.spans import (
     writable_int32s,
     writable_int64s,
 )
-from podscope_analyzers.records import dataclass
 
 
 @kernel("void(i8[::1], i8[::1], i8[::1], i8[::1], i8[::1])")

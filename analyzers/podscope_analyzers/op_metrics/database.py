@@ -1,7 +1,7 @@
 """Operations with their times, work and traffic, as columns; databases combine by key."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final
 
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from podscope_analyzers.op_metrics.grouping import first_nonzero, group_rows, running_minimum
 from podscope_analyzers.op_metrics.texts import Codes, TextTable
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.spread import Spread
 from podscope_analyzers.step_times import StepTimes
 

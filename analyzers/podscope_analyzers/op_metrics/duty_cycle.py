@@ -1,6 +1,7 @@
 """How long TPU chips were active, and how long they could have been."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -9,7 +10,6 @@ from numpy.typing import NDArray
 from podscope_analyzers.kernels import own_time_of_rows, union
 from podscope_analyzers.plane_views import OpPlane
 from podscope_analyzers.planes import SPARSE_CORE_MODULES, SPARSE_CORE_OPS, XLA_MODULES, XLA_OPS
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.xspace import Columns
 
 Int64s = NDArray[np.int64]

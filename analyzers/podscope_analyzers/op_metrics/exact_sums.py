@@ -7,12 +7,11 @@ rounded once, when it is read; the way of Shewchuk's and of Kulisch's exact accu
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
-
-from podscope_analyzers.records import dataclass
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]

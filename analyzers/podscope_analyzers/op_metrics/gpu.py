@@ -1,5 +1,6 @@
 """Operations of GPUs: kernels on streams, matched to HLO instructions or framework ops."""
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -20,7 +21,6 @@ from podscope_analyzers.op_metrics.grouping import group_rows
 from podscope_analyzers.op_metrics.texts import TextTable
 from podscope_analyzers.op_names import parse_op_name
 from podscope_analyzers.plane_views import OpLine, OpPlane
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.step_times import StepTimes
 
 Int64s = NDArray[np.int64]

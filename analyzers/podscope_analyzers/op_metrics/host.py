@@ -1,6 +1,6 @@
 """Operations on a host's threads: TensorFlow's, tf.data's and input-pipeline stages."""
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -23,7 +23,6 @@ from podscope_analyzers.plane_views import (
     notable_columns,
     notable_steps,
 )
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.step_times import StepTimes
 
 Int64s = NDArray[np.int64]

@@ -7,6 +7,7 @@ threads; the calling thread alone would make a parallel convolution look like no
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -20,7 +21,6 @@ from podscope_analyzers.op_metrics.grouping import group_rows
 from podscope_analyzers.op_metrics.texts import TextTable
 from podscope_analyzers.plane_views import OpLine, OpPlane, OpSpace, notable_columns
 from podscope_analyzers.planes import HOST_PLANE
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.step_times import StepTimes
 
 Int64s = NDArray[np.int64]

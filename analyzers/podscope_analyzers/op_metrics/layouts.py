@@ -1,10 +1,9 @@
 """How an instruction's result lies in memory, from its text: tiles, and what they leave empty."""
 
 import re
+from dataclasses import dataclass
 from math import prod
 from typing import Final
-
-from podscope_analyzers.records import dataclass
 
 # The first array of a result: element type, dimensions, order from the minor one, first tile.
 _SHAPE: Final = re.compile(

@@ -1,9 +1,10 @@
 """What an operation's row says of it beside its numbers."""
 
+from dataclasses import dataclass
+
 from podscope_analyzers.html_text import escape
 from podscope_analyzers.op_metrics.database import CoreType, OpDatabase
 from podscope_analyzers.op_names import is_outside_compilation
-from podscope_analyzers.records import dataclass
 
 _CORES = {CoreType.TENSOR_CORE: "TensorCore", CoreType.SPARSE_CORE: "SparseCore"}
 

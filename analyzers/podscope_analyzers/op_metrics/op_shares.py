@@ -1,12 +1,12 @@
 """Self time by operation and by type: what pie charts of operations show."""
 
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
 
 from podscope_analyzers.op_metrics.database import OpDatabase
 from podscope_analyzers.op_metrics.grouping import group_rows
-from podscope_analyzers.records import dataclass
 
 MAX_SHARES: Final = 20
 """Shares named of each kind; the rest is one more."""

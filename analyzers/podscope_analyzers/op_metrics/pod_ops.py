@@ -7,6 +7,7 @@ operations, however many hosts there are.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
@@ -26,7 +27,6 @@ from podscope_analyzers.op_metrics.database import (
 from podscope_analyzers.op_metrics.exact_sums import ExactSums
 from podscope_analyzers.op_metrics.grouping import group_rows
 from podscope_analyzers.op_metrics.texts import Codes, TextTable
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.step_times import StepTimes
 
 Int64s = NDArray[np.int64]

@@ -5,6 +5,7 @@ kept by the host's own steps, and summed when they are read.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 
 from podscope_analyzers.op_metrics.database import OpDatabase
 from podscope_analyzers.op_metrics.texts import TextTable
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.step_times import StepTimes
 from podscope_analyzers.steps.database import StepDatabase

@@ -1,5 +1,6 @@
 """Rates of operations and what bounds them."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from podscope_analyzers.op_metrics.database import Access, MemorySpace, OpDatabase, safe_divide
@@ -12,7 +13,6 @@ from podscope_analyzers.peaks import (
     VMEM_WRITE,
     PerfEnv,
 )
-from podscope_analyzers.records import dataclass
 
 GIBI: Final = 1.073741824
 """Gigabytes per gibibyte."""

@@ -5,12 +5,12 @@ the hosts that lack steps are left out when the common steps are found, and thei
 placed among these by their time.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.sorted_values import median
 from podscope_analyzers.steps.database import Int64s
 from podscope_analyzers.steps.intersection import intersect_spans

@@ -1,13 +1,12 @@
 """The steps of one host, or of all of them: spans and breakdowns as columns."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.steps.event_types import EVENT_TYPES
 from podscope_analyzers.steps.work import StepWork
 

@@ -1,12 +1,11 @@
 """What is known of every step before it is counted: markers, events, cores' times."""
 
 from collections.abc import Sequence
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.steps.database import Collectives, Int64s
 from podscope_analyzers.steps.work import WIDTH

@@ -1,11 +1,11 @@
 """Time of a step by what it went into, each moment counted once."""
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from podscope_analyzers.kernels.steps import sweep_steps
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.steps.database import Bools, Int64s
 from podscope_analyzers.steps.event_types import EVENT_TYPES
 from podscope_analyzers.steps.events import StepEvents

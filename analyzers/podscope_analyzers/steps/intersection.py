@@ -1,12 +1,12 @@
 """Steps that all hosts have: found by time, since every host numbers its own."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podscope_analyzers.kernels.steps import overlap_by_offset
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.steps.database import Int64s, StepDatabase
 
 

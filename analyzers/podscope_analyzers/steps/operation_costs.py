@@ -1,13 +1,13 @@
 """Costs of the operations that a TPU's events name, for the sums of steps."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podscope_analyzers.memory_breakdown import read_memory_breakdown
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.steps.database import Int64s
 from podscope_analyzers.steps.work import (
     CALLERS,

@@ -7,13 +7,13 @@ these moments as many levels are kept as there are such events at one, and one m
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from podscope_analyzers.kernels.sieve import find_levels, take_outer
 from podscope_analyzers.prepared import PreparedLine, PreparedPlane
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.sorted_values import distinct
 from podscope_analyzers.steps.database import Int64s
 from podscope_analyzers.steps.event_types import EventType

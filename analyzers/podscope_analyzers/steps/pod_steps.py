@@ -5,13 +5,12 @@ found anew when one more has come; that is a few passes over the columns.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.steps.alignment import Alignment, align_lacking
 from podscope_analyzers.steps.database import (
     CORES_PER_HOST,

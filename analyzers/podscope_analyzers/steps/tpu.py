@@ -1,11 +1,10 @@
 """What a TPU's step went into, by the categories of its operations."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.steps.database import IDLE, Int64s, StepDatabase
 from podscope_analyzers.steps.event_types import EventType
 from podscope_analyzers.steps.events import StepEvents

@@ -1,11 +1,10 @@
 """What the operations of every step did, summed: the programs of a step as one."""
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-
-from podscope_analyzers.records import dataclass
 
 Int64s = NDArray[np.int64]
 

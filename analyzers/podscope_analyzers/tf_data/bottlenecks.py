@@ -1,9 +1,9 @@
 """What slow tf.data pipelines waited for, and what to do about it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.tf_data.pipelines import (
     SLOW_CALL_PS,
     Iterator,

@@ -1,6 +1,7 @@
 """Finds the calls of tf.data iterators on a host's threads, and who asked whom for an element."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -8,7 +9,6 @@ import numpy as np
 from podscope_analyzers.grouping.forest import Forest, ForestBuilder, Links, types_of_rows
 from podscope_analyzers.kernels.iterators import walk_iterators
 from podscope_analyzers.prepared import PreparedPlane, PreparedSpace
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.tf_data.pipelines import Bools, Int64s, Iterator, TfDataStats
 from podscope_analyzers.xspace import StatColumn
 

@@ -16,12 +16,12 @@ A recognised event within another on the same thread is a stage of it.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import numpy as np
 
 from podscope_analyzers.prepared import PreparedLine, PreparedSpace
-from podscope_analyzers.records import dataclass
 
 READ: Final = "read"
 PREFETCH: Final = "prefetch"

@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-
-from podscope_analyzers.records import dataclass
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

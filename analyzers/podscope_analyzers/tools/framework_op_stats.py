@@ -1,6 +1,7 @@
 """Operations by self time: on devices, on hosts, and of compiled programs run by host threads."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from podscope_analyzers.capture_stats import CaptureStats
@@ -22,7 +23,6 @@ from podscope_analyzers.op_metrics.op_description import OpDescription, describe
 from podscope_analyzers.op_metrics.op_shares import Grouping, op_shares
 from podscope_analyzers.op_metrics.rates import OpRates, Roofline
 from podscope_analyzers.op_names import parse_op_name
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.result import Cell, Column, Reason, Scope, Table, ToolResult
 from podscope_analyzers.spread import Spread
 from podscope_analyzers.step_table import PARAMETER, Series, step_table, wants_step_times

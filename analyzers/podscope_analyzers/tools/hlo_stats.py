@@ -1,6 +1,7 @@
 """HLO instructions by self time: those of devices, and of compiled programs on host threads."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
@@ -28,7 +29,6 @@ from podscope_analyzers.op_metrics.op_columns import (
 from podscope_analyzers.op_metrics.op_description import OpDescription, describe_op
 from podscope_analyzers.op_metrics.rates import GIBI, OpRates, Roofline, giga_per_second
 from podscope_analyzers.reasons import NO_HLO_OPS
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.result import Cell, Column, Scope, Table, ToolResult
 from podscope_analyzers.spread import Spread
 from podscope_analyzers.step_table import PARAMETER, Series, step_table, wants_step_times

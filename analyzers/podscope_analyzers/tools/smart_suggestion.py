@@ -48,7 +48,8 @@ def analyze(stats: CaptureStats, scope: Scope, parameters: Mapping[str, str]) ->
         rows.append([name, code, state, severity, message, rules[code].action])
     rows.sort(key=lambda row: _ORDER.index(str(row[2])))
     table = Table(_COLUMNS, rows)
-    is_empty = all(row[2] == "not_measured" for row in rows)
+    # Facts of a host are there as soon as a file is: alone they are nothing to judge.
+    is_empty = not found and metrics.steps is None and metrics.devices is None
     return ToolResult(
         tool=NAME,
         version=VERSION,

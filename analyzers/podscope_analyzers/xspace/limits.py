@@ -1,8 +1,7 @@
 """How much of an XSpace is read before it is refused: the file is not trusted."""
 
+from dataclasses import dataclass
 from typing import Final
-
-from podscope_analyzers.records import dataclass
 
 
 @dataclass(frozen=True)

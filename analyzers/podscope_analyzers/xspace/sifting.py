@@ -1,8 +1,9 @@
 """What is wanted, kept and known of a line whose events are not all decoded."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.xspace.columns import Bools, Columns, Int32s, Int64s, UInt8s
 from podscope_analyzers.xspace.wire import OuterEvents
 

@@ -5,12 +5,12 @@ needs no compiler and is what the other is tested against.
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.xspace.columns import (
     BYTES,
     DOUBLE,

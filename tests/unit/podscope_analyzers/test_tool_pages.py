@@ -27,7 +27,7 @@ UNITS = {
     "J": "j",
 }
 # Two tables side by side have the same columns; the page of one says what they are.
-LEAST_NAMES = 8
+LEAST_NAMES = 6
 # The nine categories of a step are named on the pod viewer's page, where the others lead.
 CATEGORIES = frozenset(
     f"{name}_us"

@@ -1,10 +1,9 @@
 """What a rule of the advice is, and what it finds."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.result import Evidence, Severity
 
 Group = Literal["steps", "pod", "devices", "hosts", "capture"]

@@ -5,10 +5,9 @@ mean place of neighbours, then places that pull neighbours together.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
-
-from podscope_analyzers.records import dataclass
 
 Size = tuple[float, float]
 Edge = tuple[int, int]

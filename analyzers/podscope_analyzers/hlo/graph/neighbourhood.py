@@ -2,9 +2,9 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from podscope_analyzers.hlo.programs import Program
-from podscope_analyzers.records import dataclass
 from podscope_protos.v1 import hlo_pb2
 
 Instruction = hlo_pb2.HloInstructionProto

@@ -1,7 +1,7 @@
 """A neighbourhood as boxes and lines: fusions opened in place, everything with its place."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from podscope_analyzers.hlo.graph.layout import Layout, Size, layered
@@ -13,7 +13,6 @@ from podscope_analyzers.hlo.graph.neighbourhood import (
     Neighbourhood,
 )
 from podscope_analyzers.hlo.programs import Program
-from podscope_analyzers.records import dataclass
 
 _LETTER: Final = 6.7
 _NODE_HEIGHT: Final = 40.0

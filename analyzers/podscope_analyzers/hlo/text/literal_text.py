@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podscope_analyzers.hlo.text.shape_text import type_name
-from podscope_analyzers.records import dataclass
 from podscope_protos.v1 import hlo_pb2
 
 _TYPE: Final = hlo_pb2.PrimitiveType

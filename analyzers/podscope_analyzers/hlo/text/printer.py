@@ -1,6 +1,7 @@
 """One instruction as XLA prints it: result, operands, attributes."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from podscope_analyzers.hlo.text.attributes import own_attributes
@@ -12,7 +13,6 @@ from podscope_analyzers.hlo.text.names import sanitised
 from podscope_analyzers.hlo.text.origin_text import origin_text
 from podscope_analyzers.hlo.text.shape_text import ShapeTexts, joined
 from podscope_analyzers.hlo.text.stack_frames import StackFrames
-from podscope_analyzers.records import dataclass
 from podscope_protos.v1 import hlo_pb2
 
 Proto = hlo_pb2.HloInstructionProto

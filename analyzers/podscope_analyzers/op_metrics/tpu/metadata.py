@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from podscope_analyzers.memory_breakdown import read_memory_breakdown
 from podscope_analyzers.op_metrics.database import TEXT_COLUMNS, CostSource, MemoryAccesses
 from podscope_analyzers.op_metrics.texts import TextTable
 from podscope_analyzers.plane_views import MetadataTable
-from podscope_analyzers.records import dataclass
 from podscope_analyzers.xspace import StatValue
 
 Int64s = NDArray[np.int64]
