@@ -109,7 +109,7 @@ def unpack_state(packed: bytes, *, max_bytes: int = MAX_UNPACKED_BYTES) -> dict[
             f"the partial result has format {version}, this podscope reads up to {FORMAT}; "
             f"upgrade podscope or {_ADVICE}"
         )
-        raise PartialError(msg)
+        raise PartialError(msg, is_newer=True)
     total = header_bytes + array_bytes
     if total > max_bytes:
         msg = f"the partial result unpacks to {total} bytes, more than the limit of {max_bytes}"
