@@ -24,16 +24,21 @@ class Command:
         target: ``module:attribute`` of a callable that takes ``(args, prog_name=...)``.
         extra: The extra of the distribution that brings it.
         help: One line for the overview.
+        is_lasting: Whether it runs until it is stopped.
     """
 
     target: str
     extra: str
     help: str
+    is_lasting: bool = False
 
 
 COMMANDS: dict[str, Command] = {
     "up": Command(
-        "podscope_collector.cli.up:app", "all", "run everything on this machine, supervised"
+        "podscope_collector.cli.up:app",
+        "all",
+        "run everything on this machine, supervised",
+        is_lasting=True,
     ),
     "capture": Command(
         "podscope_collector.cli.capture:app", "collector", "profile many hosts at once"
@@ -61,14 +66,26 @@ COMMANDS: dict[str, Command] = {
         "what changed between two captures, hosts or ranges of steps",
     ),
     "simulate": Command(
-        "podscope_agent.cli.simulate:app", "agent", "serve or write realistic simulated profiles"
+        "podscope_agent.cli.simulate:app",
+        "agent",
+        "serve or write realistic simulated profiles",
+        is_lasting=True,
     ),
-    "agent": Command("podscope_agent.cli.agent:app", "agent", "the daemon of one host"),
+    "agent": Command(
+        "podscope_agent.cli.agent:app", "agent", "the daemon of one host", is_lasting=True
+    ),
     "collector": Command(
-        "podscope_collector.cli.collector:app", "collector", "the API and web server"
+        "podscope_collector.cli.collector:app",
+        "collector",
+        "the API and web server",
+        is_lasting=True,
     ),
-    "worker": Command("podscope_collector.cli.worker:app", "collector", "a Celery worker"),
-    "beat": Command("podscope_collector.cli.beat:app", "collector", "the scheduler"),
+    "worker": Command(
+        "podscope_collector.cli.worker:app", "collector", "a Celery worker", is_lasting=True
+    ),
+    "beat": Command(
+        "podscope_collector.cli.beat:app", "collector", "the scheduler", is_lasting=True
+    ),
     "db": Command("podscope_collector.cli.db:app", "collector", "create and upgrade the database"),
 }
 
@@ -116,13 +133,15 @@ def _fail_for_missing_package(name: str, error: ModuleNotFoundError) -> NoReturn
 
 
 # New objects between two looks for garbage, instead of 700. What modules make as they load stays,
-# and to go through it again and again takes a seventh of a short command.
+# and to go through it again and again takes a seventh of a short command. A lasting one keeps
+# Python's number: what refers to itself would stay in its memory far longer.
 _OBJECTS_PER_LOOK = 50_000
 
 
 def _run(name: str, args: Sequence[str]) -> int:
     command = COMMANDS[name]
-    gc.set_threshold(_OBJECTS_PER_LOOK)
+    if not command.is_lasting:
+        gc.set_threshold(_OBJECTS_PER_LOOK)
     module_name, _, attribute = command.target.partition(":")
     try:
         module = importlib.import_module(module_name)

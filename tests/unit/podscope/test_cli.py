@@ -1,7 +1,10 @@
+import dataclasses
+import gc
 import importlib.util
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -42,6 +45,26 @@ def test_an_unknown_command_names_the_nearest_and_exits_2(
         main(["captrue"])
     assert end.value.code == 2
     assert capsys.readouterr().err == "podscope: no command 'captrue'; did you mean 'capture'?\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_only_commands_that_end_soon_seldom_look_for_garbage(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    module = types.ModuleType("podscope_command_of_a_test")
+    module.app = lambda **_: seen.append(gc.get_threshold()[0])  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    command = dataclasses.replace(COMMANDS[name], target=f"{module.__name__}:app")
+    monkeypatch.setitem(COMMANDS, name, command)
+    usual = gc.get_threshold()
+    try:
+        with pytest.raises(SystemExit):
+            main([name])
+    finally:
+        gc.set_threshold(*usual)
+    lasting = {"up", "simulate", "agent", "collector", "worker", "beat"}
+    assert (seen == [usual[0]]) is (name in lasting)
 
 
 def test_version_needs_no_server_stack() -> None:
