@@ -4,6 +4,7 @@ A run is a capture by its session's name. Paths, parameters and shapes are those
 parameters that it takes and we have no use for are let pass.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -146,7 +147,8 @@ def _csv(found: object, run: str, tag: str) -> Response:
     text = data_table_csv(found)
     if text is None:
         return PlainTextResponse(f"{tag} is no table; ask for its JSON", status_code=400)
-    name = "".join(one if one.isalnum() or one in "._-" else "_" for one in f"{run}_{tag}")
+    # Headers are Latin-1, and folders that were imported have names of any script.
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{run}_{tag}")
     return Response(
         text,
         media_type="text/csv",

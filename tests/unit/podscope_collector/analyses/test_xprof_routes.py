@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,6 +122,20 @@ def test_a_table_is_given_as_csv_with_xprofs_labels(served: Any) -> None:
     at = header.index("HLO op name")
     assert [row[at] for row in rows] == [row["c"][at]["v"] for row in table["rows"]]
     assert _get(served, "data", **asked, tqx="out:csv;").text == found.text
+
+
+def test_a_run_whose_name_is_of_another_script_is_given_as_csv(
+    tmp_path: Path, serving: Any
+) -> None:
+    with serving(tmp_path, {"日本": Pod("gpu-h100", 1, 4)}) as service:
+        (run,) = _get(service, "runs").json()
+        assert run.startswith("日本")
+        asked = {"run": run, "tag": "kernel_stats"}
+        found = _get(service, "data_csv", **asked)
+        assert found.status_code == 200
+        assert found.text == _get(service, "data", **asked, tqx="out:csv;").text
+        name = found.headers["content-disposition"]
+        assert name == 'attachment; filename="' + run.replace("日本", "__") + '_kernel_stats.csv"'
 
 
 @pytest.mark.parametrize(
