@@ -25,6 +25,7 @@ from podscope_collector.captures.queries import find_capture, find_host
 from podscope_collector.captures.states import AnalysisState
 from podscope_collector.errors import CollectorError, InputNotFoundError, RequestError
 from podscope_collector.runtime import Runtime
+from podscope_collector.storage import StorageError
 from podscope_protos.errors import PodscopeError
 
 log = structlog.get_logger()
@@ -178,10 +179,14 @@ def _replace(
     storage, most = runtime.storage, runtime.settings.max_inline_result_bytes
     with runtime.database.reading() as session:
         folder = find_capture(session, question.capture_id).session
-    row = pack_result(result, storage, folder, question.host or ALL_HOSTS, most)
-    with runtime.database.writing() as session:
-        replaced = services.replace_result(session, older, row, runtime.clock())
-    storage.delete([replaced] if replaced else [])
+    try:
+        row = pack_result(result, storage, folder, question.host or ALL_HOSTS, most)
+        with runtime.database.writing() as session:
+            replaced = services.replace_result(session, older, row, runtime.clock())
+        storage.delete([replaced] if replaced else [])
+    except StorageError as error:
+        # Full, or only to be read: the result is there, and is made again the next time.
+        log.warning("result_not_replaced", tool=result.tool, reason=str(error))
 
 
 def answer_xprof(runtime: Runtime, question: Question) -> object:

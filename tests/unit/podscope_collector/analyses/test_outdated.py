@@ -1,8 +1,10 @@
 """Results of older podscopes are made anew, and never answered as they are."""
 
 import json
+import shutil
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from podscope_agent.simulator import Pod
 from podscope_analyzers import partials
 from podscope_analyzers.registry import TOOLS
 from podscope_analyzers.states import pack_state, unpack_state
-from podscope_collector.analyses import services, tasks
+from podscope_collector.analyses import results, services, tasks
 from podscope_collector.analyses.models import StoredToolResult
 from podscope_collector.analyses.pod_states import StoredPartial
 from podscope_collector.captures.states import AnalysisState
@@ -115,6 +117,23 @@ def test_a_large_result_is_made_anew_too_and_its_old_file_goes(service: Any) -> 
         )
     assert _ask(service, "graph_viewer", host=HOST).json() == before
     assert not (service.runtime.storage.folder / path).exists()
+
+
+def test_a_result_that_cannot_be_stored_anew_is_answered_all_the_same(
+    service: Any,
+) -> None:
+    before = _ask(service, "op_profile", host=HOST).json()
+    _make_result_older(service, "op_profile", HOST)
+    settings = service.runtime.settings.model_copy(update={"max_inline_result_bytes": 0})
+    runtime = replace(service.runtime, settings=settings)
+    # A file where the folder of large results would be made: nothing can be written there.
+    folder = service.runtime.storage.folder / ".podscope" / "results"
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.write_bytes(b"")
+    question = results.ask(runtime, _capture(service), "op_profile", HOST, {})
+    assert results.answer(runtime, question)["body"] == before
+    assert _stored(service, "op_profile", HOST).version == TOOLS["op_profile"].version - 1
 
 
 def test_a_result_of_a_newer_version_is_answered_while_services_are_upgraded(
