@@ -13,7 +13,9 @@ from podscope_protos.v1 import hlo_pb2
 _KIND: Final = hlo_pb2.OpSharding
 # The order of what groups of devices hold: replicas are last.
 _ORDER: Final = (_KIND.MANUAL, _KIND.UNREDUCED, _KIND.REPLICATED)
-_MAX_DEVICES: Final = 1 << 20
+# More than the largest machines have: 23 bytes of an iota may have to be listed one by one.
+_MAX_DEVICES: Final = 1 << 16
+_MAX_COUNT: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,9 @@ class Iota:
     def merged(self) -> "Iota":
         """The same with neighbouring dimensions made one wherever that changes nothing."""
         sizes, permutation = self.sizes, self.permutation
+        # Damaged sizes stay as they are: their products may have thousands of digits.
+        if any(size <= 0 for size in sizes) or prod(sizes) > _MAX_COUNT:
+            return self
         wide = [axis for axis in permutation if 0 <= axis < len(sizes) and sizes[axis] != 1]
         if sorted(permutation) != list(range(len(sizes))) or not wide:
             return self
@@ -151,13 +156,15 @@ class DeviceTiles:
     def _is_whole(self) -> bool:
         """Whether there is one device for every place, as sound programs have it."""
         count = prod(self.sizes)
-        if not 0 < count <= _MAX_DEVICES:
+        # Two negative sizes have a positive product.
+        if min(self.sizes) <= 0 or count > _MAX_DEVICES:
             return False
         if isinstance(self.devices, tuple):
             return len(self.devices) == count
         axes = range(len(self.devices.sizes))
         is_order = sorted(self.devices.permutation) == list(axes)
-        return is_order and prod(self.devices.sizes) == count
+        is_positive = all(size > 0 for size in self.devices.sizes)
+        return is_order and is_positive and prod(self.devices.sizes) == count
 
     def _transposed(self, order: list[int]) -> Iota | tuple[int, ...]:
         if isinstance(self.devices, Iota):

@@ -17,6 +17,8 @@ _WHOLE: Final = {
     _KIND.UNKNOWN: "unknown",
     _KIND.UNREDUCED: "unreduced",
 }
+# Of all copies together: many devices for each of many arrays fill the memory.
+_MAX_REPEATED: Final = 1_000_000
 _REDUCTION_OP: Final = "sdy::reduction_op"
 _REDUCTION: Final = hlo_pb2.NamedShardingProto.ReductionOpProto
 
@@ -87,8 +89,10 @@ def sharding_text(
     is_tuple = sharding.type == _KIND.TUPLE and not sharding.HasField("named_sharding")
     if leaves is not None and not is_tuple:
         # One sharding of a whole tuple is that of every array in it.
-        inner = repeat(sharding_text(sharding, metadata=metadata), max(leaves, 1))
-        return "{" + joined(inner) + "}"
+        one = sharding_text(sharding, metadata=metadata)
+        wanted = max(leaves, 1)
+        fitting = min(wanted, max(_MAX_REPEATED // len(one), 1))
+        return "{" + joined(repeat(one, fitting)) + (", ..." if fitting < wanted else "") + "}"
     if is_tuple:
         listed = (sharding_text(one, metadata=metadata) for one in sharding.tuple_shardings)
         return "{" + joined(listed) + "}"

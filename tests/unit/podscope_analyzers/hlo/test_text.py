@@ -11,6 +11,7 @@ from podscope_analyzers.hlo.text import EXPRESSION, Printer, Style
 from podscope_analyzers.hlo.text.escapes import c_escaped, is_json_object
 from podscope_analyzers.hlo.text.literal_text import literal_text
 from podscope_analyzers.hlo.text.names import sanitised
+from podscope_analyzers.hlo.text.origin_text import origin_text
 from podscope_analyzers.hlo.text.shape_text import shape_text
 from podscope_analyzers.hlo.text.sharding_text import sharding_text
 from podscope_protos.v1 import hlo_pb2
@@ -225,6 +226,64 @@ def test_one_sharding_of_a_tuple_is_that_of_each_of_its_arrays() -> None:
     assert sharding_text(manual, leaves=0) == "{{manual}}"
 
 
+def test_a_long_sharding_is_not_repeated_for_each_of_very_many_arrays() -> None:
+    listed = hlo_pb2.OpSharding(
+        type=hlo_pb2.OpSharding.OTHER,
+        tile_assignment_dimensions=[100_000],
+        tile_assignment_devices=range(100_000),
+    )
+    once = sharding_text(listed)
+    assert sharding_text(listed, leaves=10_000) == f"{{{once}, ...}}"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "devices", "expected"),
+    [
+        # Their product is the number of devices all the same.
+        ([-2, -2], "tile_assignment_devices: [0, 1, 2, 3]", "[-2,-2]0,1,2,3"),
+        (
+            *([-2, -2], "iota_reshape_dims: [2, 2] iota_transpose_perm: [1, 0]"),
+            "[-2,-2]<=[2,2]T(1,0)",
+        ),
+        (
+            *([2, 2], "iota_reshape_dims: [-2, -2] iota_transpose_perm: [1, 0]"),
+            "[2,2]<=[-2,-2]T(1,0)",
+        ),
+        ([2, 2], "tile_assignment_devices: [0, 1]", "[2,2]0,1"),
+    ],
+)
+def test_damaged_tiles_are_shown_as_stored(sizes: list[int], devices: str, expected: str) -> None:
+    kinds = "last_tile_dims: [MANUAL, REPLICATED]"
+    given = f"type: OTHER tile_assignment_dimensions: {sizes} {devices} {kinds}"
+    sharding = text_format.Parse(given, hlo_pb2.OpSharding())
+    shown = sharding_text(sharding)
+    assert shown == f"{{devices={expected} last_tile_dims={{manual, replicated}}}}"
+
+
+def test_a_product_of_sizes_that_no_machine_has_is_not_written() -> None:
+    given = hlo_pb2.OpSharding(
+        type=hlo_pb2.OpSharding.OTHER,
+        tile_assignment_dimensions=[2],
+        iota_reshape_dims=[1 << 62] * 300,
+        iota_transpose_perm=range(300),
+    )
+    assert sharding_text(given).startswith(f"{{devices=[2]<=[{1 << 62},{1 << 62},")
+
+
+@pytest.mark.parametrize(("rows", "is_listed"), [(2**13, True), (2**16, False)])
+def test_devices_are_listed_one_by_one_for_as_many_as_machines_have(
+    rows: int, is_listed: bool
+) -> None:
+    given = hlo_pb2.OpSharding(
+        type=hlo_pb2.OpSharding.OTHER,
+        tile_assignment_dimensions=[3, rows],
+        iota_reshape_dims=[3, rows],
+        iota_transpose_perm=[1, 0],
+        last_tile_dims=[hlo_pb2.OpSharding.UNREDUCED, hlo_pb2.OpSharding.MANUAL],
+    )
+    assert ("<=" in sharding_text(given)) is not is_listed
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -241,6 +300,26 @@ def test_one_sharding_of_a_tuple_is_that_of_each_of_its_arrays() -> None:
 )
 def test_a_name_holds_only_what_the_text_can(name: str, expected: str) -> None:
     assert sanitised(name) == expected
+
+
+def origin(places: list[list[int]]) -> str:
+    stored = hlo_pb2.OriginalValueProto()
+    for number, place in enumerate(places):
+        element = stored.elements.add(shape_index=place)
+        element.original_array.instruction_name = f"v{number}"
+    return origin_text(stored)
+
+
+def test_places_of_an_origin_that_have_none_are_empty_tuples() -> None:
+    assert origin([[2], [0, 1]]) == '(((), {"v1"}), (), {"v0"})'
+    assert origin([[9_999]]) == "(" + "(), " * 9_999 + '{"v0"})'
+
+
+def test_empty_places_of_an_origin_are_limited_all_together() -> None:
+    deep = origin([[9_999] * 100, [9_998] * 100, [9_997] * 100])
+    assert deep.endswith("(), ...")
+    assert deep.count("()") == 10_000
+    assert origin([[6_000], [7_000, 6_000]]).count("()") == 10_000
 
 
 def test_an_element_of_a_tuple_is_of_the_same_origin() -> None:
