@@ -11,7 +11,9 @@ from math import prod
 from typing import Final
 
 _MAX_MESSAGE: Final = 4000
-_SIZE: Final = r"([\d,]+(?:\.\d*)?) ?([KMGTPE]?i?(?:B\b|bytes?\b|(?![A-Za-z])))"
+# Whole and short: in a long run of digits every one of them would be tried as the first.
+_NUMBER: Final = r"(?<![\d,])[\d,]{1,32}(?![\d,])(?:\.\d*)?"
+_SIZE: Final = rf"({_NUMBER}) ?([KMGTPE]?i?(?:B\b|bytes?\b|(?![A-Za-z])))"
 _POWERS: Final[Mapping[str, int]] = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _TELLS: Final = re.compile(
     r"out of memory[ .:]|OOM when allocating|RESOURCE_EXHAUSTED.*(?:memory|alloc)|"

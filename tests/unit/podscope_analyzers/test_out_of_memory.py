@@ -90,6 +90,29 @@ def test_other_texts_are_no_such_message(text: str) -> None:
     assert not tells_of_no_memory(text)
 
 
+@pytest.mark.parametrize("number", ["1" * 33, "1" * 3980, "1," * 40])
+def test_a_long_run_of_digits_is_no_size(number: str) -> None:
+    for text in (f"{number} bytes free", f"tried to allocate {number} bytes", number):
+        found = read_message(f"out of memory. {text}")
+        sizes = (found.requested_bytes, found.free_bytes, found.used_bytes, found.capacity_bytes)
+        assert sizes == (None, None, None, None)
+        assert not tells_of_no_memory(f"out of memory. {text}")
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        ("0" * 31 + "7", 7),
+        ("9,223,372,036,854,775,808", 1 << 63),
+        ("4,096.", 4096),
+        ("1." + "5" * 500, 2),
+    ],
+)
+def test_sizes_up_to_the_longest_are_read(number: str, expected: int) -> None:
+    found = read_message(f"Tried to allocate {number} bytes ({number}B free)")
+    assert (found.requested_bytes, found.free_bytes) == (expected, expected)
+
+
 def host(events: list[tuple[str, int, Stats]], errors: tuple[str, ...] = ()) -> HostPartial:
     space = xplane_pb2.XSpace(hostnames=["vm"], errors=errors)
     plane = space.planes.add(name="/host:CPU")
