@@ -1,7 +1,6 @@
 """The rules that XProf has as smart suggestions: which of them apply to a capture."""
 
 from collections.abc import Mapping
-from html import escape
 from typing import Final
 
 from podscope_analyzers.advice.engine import judge
@@ -10,6 +9,7 @@ from podscope_analyzers.advice.metrics import HostMetrics, Metrics
 from podscope_analyzers.advice.rules.suggestions import SUGGESTIONS
 from podscope_analyzers.advice.rules.table import RULES
 from podscope_analyzers.capture_stats import CaptureStats
+from podscope_analyzers.html_text import escape
 from podscope_analyzers.result import Cell, Column, Reason, Scope, Table, ToolResult
 
 NAME: Final = "smart_suggestion"

@@ -123,3 +123,13 @@ def test_the_references_answer_knows_barriers_alone(
     assert mean in one["suggestionText"]
     assert one["suggestionText"].count("<li>Host ") == len(named)
     assert all(text in one["suggestionText"] for text in named)
+
+
+def test_a_hosts_name_is_no_markup_in_the_references_text() -> None:
+    names = ["vm0", "vm1", "vm2", '<i>"&']
+    hosts = [
+        analyze_host(waiting(share, name).SerializeToString(), f"h{i}")
+        for i, (share, name) in enumerate(zip([0.02, 0.02, 0.02, 0.9], names, strict=True))
+    ]
+    found: Any = run_tool_xprof("smart_suggestion", hosts)
+    assert "<b>&lt;i&gt;&quot;&amp;</b>" in found["suggestions"][0]["suggestionText"]
