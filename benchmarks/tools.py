@@ -126,6 +126,7 @@ XPROF_TOOLS = (
     "perf_counters",
     "utilization_viewer",
     "inference_profile",
+    "smart_suggestion",
 )
 
 LARGE_MODULE = """
