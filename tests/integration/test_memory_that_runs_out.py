@@ -1,5 +1,6 @@
 """Requests for memory that really fail while they are profiled, and the report that is made."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,3 +64,29 @@ def test_other_errors_are_not_kept(tmp_path: Path) -> None:
     assert report(tmp_path) == (None, 0)
     [file] = tmp_path.glob("plugins/profile/*/*.xplane.pb")
     assert b"a secret" not in file.read_bytes()
+
+
+def test_every_try_with_less_memory_is_reported(tmp_path: Path) -> None:
+    with profiler.Profile(tmp_path, SPANS_ONLY):
+        for size in (7, 6, 5):
+            with contextlib.suppress(MemoryError), profiler.Trace("try"):
+                problem = f"Unable to allocate {size}.0 GiB for an array"
+                raise MemoryError(problem)
+    _, count = report(tmp_path)
+    assert count == 3
+
+
+class UnreadableError(Exception):
+    """An error of the user's whose text fails."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+def test_an_error_without_a_text_stays_the_users_and_ends_the_profile(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise UnreadableError
+
+    with pytest.raises(UnreadableError):
+        fail_within_spans(tmp_path, fail)
+    assert report(tmp_path) == (None, 0)

@@ -125,5 +125,7 @@ class Profile:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        record_failure(error)
-        stop()
+        try:
+            record_failure(error)
+        finally:
+            stop()

@@ -49,24 +49,28 @@ class Recording:
         # list.append is atomic in CPython, and each thread has a list of its own.
         self.spans: dict[int, list[Span]] = _SpansByThread(self._first_span)
         self._mark_thread = mark_thread
-        # Identity of the last error that was kept: it leaves one span after another.
-        self.last_failure = 0
 
     def add(self, name: str, start_ns: int, end_ns: int, metadata: Metadata) -> None:
         """Keep one span of the calling thread."""
         self.spans[threading.get_ident()].append(Span(name, start_ns, end_ns, metadata))
 
     def meet_threads(self) -> None:
-        """Remember the threads that live now; one that ends later keeps its name."""
+        """Remember the threads that live now; one that ends later keeps its name.
+
+        So does one that recorded something when another thread gets its identifier.
+        """
         for thread in threading.enumerate():
-            if thread.ident is not None:
-                self.threads[thread.ident] = Thread(thread.native_id or thread.ident, thread.name)
+            ident = thread.ident
+            if ident is not None and not (ident in self.spans and ident in self.threads):
+                self.threads[ident] = Thread(thread.native_id or ident, thread.name)
 
     def thread(self, ident: int) -> Thread:
         """The thread of an identifier, as far as it is known."""
         return self.threads.get(ident) or Thread(ident, f"thread {ident}")
 
     def _first_span(self, ident: int) -> None:
+        # It may be known from a thread that is over.
+        self.threads.pop(ident, None)
         self.meet_threads()
         if ident not in self.threads:
             native_id = threading.get_native_id()

@@ -9,12 +9,10 @@ from typing import Final
 
 _ENOUGH_ANSWERS: Final = 16
 _TELLING_BYTES: Final = 32 << 20
-_FIRST_RATE: Final = 512 << 20
+FOLDER_RATE: Final = 512 << 20
+BUCKET_RATE: Final = 64 << 20
 """What is taken for the rate of storing, in bytes a second, until that many bytes have told it:
-what a machine of two cores does."""
-_MOST_FIRST: Final = 4
-"""Budgets by which hosts are started ahead at most before the rate is known: a storage that is ten
-times as slow still takes them before they give up."""
+what a machine of two cores writes to its disk, and what a connection of 1 Gbit/s carries well."""
 
 
 class ByteBudget:
@@ -29,17 +27,23 @@ class ByteBudget:
         limit: Bytes in memory for all hosts together. One host is always let in.
         lead_s: From a host's start until its profile arrives; 0 starts only hosts that there is
             room for.
+        first_rate: What is taken for bytes stored in a second before the first are; hosts for
+            as much as the limit again are started ahead by it at most.
         clock: Monotonic seconds.
     """
 
     def __init__(
-        self, limit: int, lead_s: float = 0.0, clock: Callable[[], float] = time.monotonic
+        self,
+        limit: int,
+        lead_s: float = 0.0,
+        first_rate: int = FOLDER_RATE,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._limit = limit
         self._lead_s = lead_s
         self._started = _Turns()
         self._arriving = _Turns()
-        self._drain = _DrainRate(clock, min(_MOST_FIRST * limit, int(lead_s * _FIRST_RATE)))
+        self._drain = _DrainRate(clock, min(limit, int(lead_s * first_rate)))
 
     @asynccontextmanager
     async def reserve(self, size: int) -> AsyncIterator["Reservation"]:
@@ -72,12 +76,13 @@ class ByteBudget:
             self._arriving.used += by
         self._admit()
 
-    def release(self, size: int, *, has_arrived: bool) -> None:
+    def release(self, size: int, *, has_arrived: bool, was_read: bool) -> None:
         """A host is over; its profile, when it had arrived, is out of memory."""
         self._started.used -= size
         if has_arrived:
             self._arriving.used -= size
-            self._drain.end(size)
+            # Room for what did not come through says nothing of how fast profiles are stored.
+            self._drain.end(size if was_read else 0)
         self._admit()
 
     def _fits_started(self, size: int) -> bool:
@@ -102,6 +107,7 @@ class Reservation:
     def __init__(self, budget: ByteBudget, size: int) -> None:
         self._budget = budget
         self._has_arrived = False
+        self._was_read = False
         self.size = size
 
     async def arrives(self) -> None:
@@ -113,12 +119,13 @@ class Reservation:
 
     def becomes(self, size: int) -> None:
         """Correct the estimate by the size that arrived."""
+        self._was_read = self._has_arrived
         by, self.size = size - self.size, size
         self._budget.change(by, has_arrived=self._has_arrived)
 
     def end(self) -> None:
         """Give the share back."""
-        self._budget.release(self.size, has_arrived=self._has_arrived)
+        self._budget.release(self.size, has_arrived=self._has_arrived, was_read=self._was_read)
 
 
 class _Turns:

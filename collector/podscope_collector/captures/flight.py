@@ -5,7 +5,13 @@ from collections.abc import Callable
 from time import monotonic
 
 from podscope_collector.agent_access import AgentAccess
-from podscope_collector.captures.admission import ByteBudget, ExpectedSize, StartLine
+from podscope_collector.captures.admission import (
+    BUCKET_RATE,
+    FOLDER_RATE,
+    ByteBudget,
+    ExpectedSize,
+    StartLine,
+)
 from podscope_collector.captures.agents import PingTurns
 from podscope_collector.captures.descriptors import affordable_width
 from podscope_collector.captures.keeping import Keeper, warm_up
@@ -42,7 +48,8 @@ class Flight:
         room = limits.byte_budget if request.synchronized else limits.byte_budget // 2
         # A profile that has to wait at its host must still come before the host's deadline.
         lead_ms = min(request.delay_ms + request.duration_ms, request.timeout_ms // 2)
-        self.budget = ByteBudget(room, lead_ms / 1000)
+        first_rate = BUCKET_RATE if keeper.storage.folder is None else FOLDER_RATE
+        self.budget = ByteBudget(room, lead_ms / 1000, first_rate)
         self.ping_turns = PingTurns()
         self.memory = MemoryGuard(room)
         self.fetches = asyncio.Semaphore(limits.fetches)

@@ -244,34 +244,41 @@ class HostCapture:
             duration_ms,
             start_ns,
         )
-        call = method(sent, timeout=deadline_s)
+        # Its own deadline is kept here, since what it waits for room of ours is not its time.
+        call = method(sent, timeout=deadline_s + request.timeout_ms / 1000)
         try:
-            # It comes with the answer, whose bytes need not be taken yet; a call that failed
-            # has none.
-            await call.initial_metadata()
-            if share is not None and not call.done():
-                await share.arrives()
-            # What is no bytes is the stream's end; an error is raised there.
-            answer = await call.read()
-            if share is not None and isinstance(answer, bytes):
-                share.becomes(len(answer))
-            if not isinstance(answer, bytes) or isinstance(await call.read(), bytes):
-                message = f"{self._target.address} sent no answer, or more than one"
-                return Failure(ReasonCode.CORRUPT, NextStep.RETRY, message)
+            async with asyncio.timeout(deadline_s) as limit:
+                # It comes with the answer, whose bytes need not be taken yet; a call that failed
+                # has none.
+                await call.initial_metadata()
+                if share is not None and not call.done():
+                    await _room(share, limit)
+                    if call.done() and await call.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                        return _no_room(self._target.address)
+                # What is no bytes is the stream's end; an error is raised there.
+                answer = await call.read()
+                if share is not None and isinstance(answer, bytes):
+                    share.becomes(len(answer))
+                if not isinstance(answer, bytes) or isinstance(await call.read(), bytes):
+                    message = f"{self._target.address} sent no answer, or more than one"
+                    return Failure(ReasonCode.CORRUPT, NextStep.RETRY, message)
+        except TimeoutError:
+            code, details = grpc.StatusCode.DEADLINE_EXCEEDED, None
         except grpc.aio.AioRpcError as error:
-            return classify(
-                error.code(),
-                error.details(),
-                address=self._target.address,
-                host=self._target.host,
-                waited_s=round(deadline_s, 1),
-                why_no_token=self._flight.agent_access.why_no_token(self._target.address),
-            )
+            code, details = error.code(), error.details()
         else:
             return answer
         finally:
             over.cancel()
             call.cancel()
+        return classify(
+            code,
+            details,
+            address=self._target.address,
+            host=self._target.host,
+            waited_s=round(deadline_s, 1),
+            why_no_token=self._flight.agent_access.why_no_token(self._target.address),
+        )
 
     async def _keep(self, answer: bytes) -> Kept | Failure:
         """Check and store the answer off the loop; a cancelled capture still keeps it."""
@@ -294,6 +301,25 @@ class HostCapture:
         )
         flight.memory.check()
         return result
+
+
+async def _room(share: Reservation, limit: asyncio.Timeout) -> None:
+    """Wait for room in memory, for which the limit stands still."""
+    loop = asyncio.get_running_loop()
+    when, began = limit.when(), loop.time()
+    limit.reschedule(None)
+    await share.arrives()
+    if when is not None:
+        limit.reschedule(when + loop.time() - began)
+
+
+def _no_room(address: str) -> Failure:
+    return Failure(
+        ReasonCode.BUDGET,
+        NextStep.RETRY,
+        f"{address} had its profile ready, and it was not read in time: storing is slow here; "
+        "capture fewer hosts at once, or give them more time (timeout)",
+    )
 
 
 def _until(start_ns: int) -> float:

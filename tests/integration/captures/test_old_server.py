@@ -24,6 +24,7 @@ from podscope_protos.methods import PROFILE
 from podscope_protos.v1 import profiler_service_pb2 as wire
 
 # The last Python that TensorFlow 2.15 runs on, and the next that a TensorFlow of that age has.
+_INSTALLING_S = 600
 _INSTALLED = {"3.11": "tensorflow-cpu==2.15.1", "3.12": "tensorflow-cpu==2.16.2"}
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
@@ -64,9 +65,18 @@ def old_python() -> Iterator[str]:
             make = [*uv, "venv", "--quiet", "--clear", "--no-python-downloads", "--no-project"]
             install = [*uv, "pip", "install", "--quiet", "--python", python, tensorflow]
             for command in ([*make, "--python", version, folder], install):
-                done = subprocess.run(
-                    command, capture_output=True, text=True, check=False, env=kept
-                )
+                try:
+                    done = subprocess.run(
+                        command,
+                        capture_output=True,
+                        text=True,
+                        check=False,
+                        env=kept,
+                        timeout=_INSTALLING_S,
+                    )
+                except subprocess.TimeoutExpired:
+                    told = f"not within {_INSTALLING_S} s"
+                    break
                 if done.returncode:
                     told = (done.stderr.strip() or "failed").splitlines()[-1]
                     break

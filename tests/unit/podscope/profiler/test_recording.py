@@ -76,6 +76,33 @@ def test_threads_have_lines_of_their_own(tmp_path: Path) -> None:
     assert {line.id for line in plane.lines} >= {threading.get_native_id(), worker.native_id}
 
 
+def test_a_thread_that_is_over_keeps_its_name_when_another_gets_its_identifier(
+    tmp_path: Path,
+) -> None:
+    def work() -> None:
+        with profiler.Trace("work"):
+            pass
+
+    over = threading.Event()
+    with profiler.Profile(tmp_path, SPANS_ONLY):
+        first = threading.Thread(target=work, name="first")
+        first.start()
+        first.join()
+        # As many as it takes, or as many as there is any use in.
+        others = []
+        for _ in range(50):
+            others.append(threading.Thread(target=over.wait, name="other"))
+            others[-1].start()
+            if others[-1].ident == first.ident:
+                break
+    over.set()
+    for other in others:
+        other.join()
+    plane = next(p for p in read(tmp_path).planes if p.name == "/host:CPU")
+    with_work = [line.name for line in plane.lines if len(line.events) and line.name == "first"]
+    assert with_work == ["first"]
+
+
 def test_a_span_that_began_before_the_capture_is_left_out(tmp_path: Path) -> None:
     with profiler.Trace("early"):
         profiler.start(tmp_path, SPANS_ONLY)

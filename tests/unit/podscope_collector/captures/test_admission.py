@@ -85,12 +85,31 @@ def test_hosts_are_started_ahead_by_what_is_stored_until_they_answer() -> None:
         for _ in range(10):
             async with budget.reserve(10 * mib) as share:
                 await share.arrives()
+                share.becomes(10 * mib)
                 clock.now += 0.5
         return at_first, await let_in(budget, 1000, 10 * mib)
 
-    # Room for 10, and before the rate is known for four times as many; then 20 MiB/s for three
+    # Room for 10, and before the rate is known for as many again; then 20 MiB/s for three
     # seconds.
-    assert asyncio.run(asyncio.wait_for(scenario(), 60)) == (50, 16)
+    assert asyncio.run(asyncio.wait_for(scenario(), 60)) == (20, 16)
+
+
+def test_a_profile_that_does_not_come_through_says_nothing_of_the_rate() -> None:
+    mib = 1 << 20
+
+    async def scenario() -> int:
+        clock = Clock()
+        budget = ByteBudget(100 * mib, lead_s=3.0, clock=clock)
+        for read in [True, False] * 8:
+            async with budget.reserve(10 * mib) as share:
+                await share.arrives()
+                if read:
+                    share.becomes(10 * mib)
+                clock.now += 0.5
+        return await let_in(budget, 1000, 10 * mib)
+
+    # 80 MiB in 8 s, for three seconds ahead.
+    assert asyncio.run(asyncio.wait_for(scenario(), 60)) == 13
 
 
 def test_profiles_wait_at_their_hosts_until_they_have_room() -> None:
