@@ -132,9 +132,10 @@ def settle_lookups(
     for host in settled:
         capture.hosts.remove(host)
     session.flush()
+    # By name first: pods that were started again may have each other's addresses.
+    others = [target for target in found.targets if not _is_followed(capture, target, revision)]
     known = {host.target.lower() for host in capture.hosts}
-    fresh = [target for target in found.targets if target.address.lower() not in known]
-    fresh = [target for target in fresh if not _moved(capture, target, revision)]
+    fresh = [target for target in others if target.address.lower() not in known]
     _add_hosts(
         capture,
         [CaptureHost(given=t.given, target=t.address, revision=revision) for t in fresh],
@@ -159,14 +160,15 @@ def settle_lookups(
     )
 
 
-def _moved(capture: Capture, target: Target, revision: int) -> bool:
-    """Whether the target is a host that waits to be repeated and has another address by now."""
+def _is_followed(capture: Capture, target: Target, revision: int) -> bool:
+    """Whether the target is by its name a host of the capture; one to be repeated moves with it."""
     if target.name is None:
         return False
     (name,) = distinct_host_names([target.name])
     for host in capture.hosts:
-        if host.given == target.given and host.host == name and not host.state.is_final:
-            host.target, host.revision = target.address, revision
+        if host.given == target.given and host.host == name:
+            if not host.state.is_final and host.target != target.address:
+                host.target, host.revision = target.address, revision
             return True
     return False
 

@@ -345,6 +345,53 @@ def test_a_retry_looks_for_the_pods_that_were_not_done_where_they_are_now(
     assert after.hosts_total == 3
 
 
+def test_pods_that_were_started_again_keep_their_names_whose_addresses_they_have(
+    database: Database,
+) -> None:
+    given = "k8s:n/a=b:1"
+
+    def at(**addresses: str) -> Resolution:
+        found = [
+            Target(f"10.0.0.{end}:1", given, f"10.0.0.{end}", 1, name=f"{name}:1")
+            for name, end in addresses.items()
+        ]
+        return Resolution(tuple(found), (), ())
+
+    capture_id = capture_of(database, given)
+    settle(database, capture_id, at(w0="1", w1="2", w2="3"))
+    apply(
+        database,
+        capture_id,
+        update("w0_1", HostState.FAILED),
+        update("w1_1", HostState.FAILED),
+        update("w2_1", HostState.DONE, 5),
+    )
+    finish(database, capture_id)
+    retry(database, capture_id)
+    swapped = settle(database, capture_id, at(w0="2", w1="1", w2="3"))
+    assert [(h.host, h.target, h.state) for h in swapped.hosts] == [
+        ("w0_1", "10.0.0.2:1", HostState.PENDING),
+        ("w1_1", "10.0.0.1:1", HostState.PENDING),
+        ("w2_1", "10.0.0.3:1", HostState.DONE),
+    ]
+    apply(
+        database,
+        capture_id,
+        update("w0_1", HostState.FAILED),
+        update("w1_1", HostState.DONE, 5),
+    )
+    finish(database, capture_id)
+    retry(database, capture_id)
+    # One has the address that another had when it was captured; a new one has what it left.
+    after = settle(database, capture_id, at(w0="3", w1="1", w2="4", w3="2"))
+    assert [(h.host, h.target, h.state) for h in after.hosts] == [
+        ("w0_1", "10.0.0.3:1", HostState.PENDING),
+        ("w1_1", "10.0.0.1:1", HostState.DONE),
+        ("w2_1", "10.0.0.3:1", HostState.DONE),
+        ("w3_1", "10.0.0.2:1", HostState.PENDING),
+    ]
+
+
 def test_pods_that_cannot_be_looked_up_again_are_tried_where_they_were(database: Database) -> None:
     given = "k8s:n/a=b:1"
     capture_id = capture_of(database, given)
