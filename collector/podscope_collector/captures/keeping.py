@@ -113,6 +113,9 @@ class Keeper:
             found = _check(xspace)
         except _Invalid as error:
             return self._reject(xspace, host, address, str(error))
+        return self._store(xspace, host, found)
+
+    def _store(self, xspace: bytes | memoryview, host: str, found: Statement) -> Kept:
         file = self.storage.put_xspace(self.session, host, xspace)
         return Kept(host, file, found.warnings, found.window_ns)
 
@@ -187,11 +190,17 @@ class Keeper:
             kept = f"they are kept in {stored.path}"
         except StorageError as error:
             kept = f"they are not kept: {error}"
-        return Failure(
-            ReasonCode.CORRUPT,
-            NextStep.RETRY,
-            f"{address} sent bytes that are no profile ({problem}); {kept}",
-        )
+        return _corrupt(address, problem, kept)
+
+    def _set_aside(self, name: str, address: str, problem: str) -> Failure:
+        """Reject what lies in the session; where it cannot be moved, the only copy stays."""
+        try:
+            self.storage.set_aside(self.session, name)
+            kept = f"they are kept in {self.storage.rejected_path(self.session, name)}"
+        except StorageError as error:
+            path = self.storage.xspace_path(self.session, name)
+            kept = f"they are still in {path}: {error}"
+        return _corrupt(address, problem, kept)
 
     def _written_by_server(self, host: str, address: str) -> Kept | Failure:
         """An old server ignores ``emit_xspace`` and writes where we told it, if it can."""
@@ -199,9 +208,14 @@ class Keeper:
         for name in dict.fromkeys(written_as):
             if "/" not in name and self.storage.has_xspace(self.session, name):
                 path = self.storage.xspace_path(self.session, name)
-                kept = self.keep_xspace(self.storage.load(path), host, address)
-                if name != host or isinstance(kept, Failure):
-                    # Whoever reads the folder would meet it twice, or meet what is no profile.
+                xspace = self.storage.load(path)
+                try:
+                    found = _check(xspace)
+                except _Invalid as error:
+                    return self._set_aside(name, address, str(error))
+                kept = self._store(xspace, host, found)
+                if name != host:
+                    # Whoever reads the folder would meet it twice.
                     self.storage.delete([path])
                 return kept
         return Failure(
@@ -210,6 +224,11 @@ class Keeper:
             f"{address} sent no profile: it is too old to and wrote it to its own disk under "
             f"{self.repository_root}; update it, or give both the same storage",
         )
+
+
+def _corrupt(address: str, problem: str, kept: str) -> Failure:
+    message = f"{address} sent bytes that are no profile ({problem}); {kept}"
+    return Failure(ReasonCode.CORRUPT, NextStep.RETRY, message)
 
 
 class _Invalid(Exception):  # noqa: N818 - carries the text of a Failure, never leaves here

@@ -1,11 +1,17 @@
 """What is ready before the first profile is there."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from podscope_collector.captures.keeping import Keeper
+from podscope_collector.captures.reasons import Failure
+from podscope_collector.captures.states import ReasonCode
+from podscope_collector.storage import Storage
 
 _PROGRAM = """
 import sys
@@ -84,3 +90,22 @@ def test_without_kernels_a_profile_is_checked_as_with_them_and_nothing_is_compil
         "",
     ]
     assert not (tmp_path / "none").exists()
+
+
+def test_what_a_server_wrote_and_cannot_be_set_aside_is_not_lost(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    for name in ("h_1", "other_1"):
+        storage.put_xspace("s", name, b"\xff" * 9)
+    keeper = Keeper(storage, "s")
+    moved = keeper.keep(b"", host="other_1", address="other:1")
+    assert isinstance(moved, Failure)
+    assert "they are kept in .podscope/rejected/s/other_1" in moved.message
+    assert storage.read(storage.rejected_path("s", "other_1")) == b"\xff" * 9
+    shutil.rmtree(tmp_path / ".podscope" / "rejected")
+    (tmp_path / ".podscope" / "rejected").write_bytes(b"")
+    # Its name of old servers: the file is not the host's own.
+    stays = keeper.keep(b"", host="w0", address="h:1")
+    assert isinstance(stays, Failure)
+    assert stays.reason is ReasonCode.CORRUPT
+    assert "they are still in plugins/profile/s/h_1.xplane.pb" in stays.message
+    assert storage.read_xspace("s", "h_1") == b"\xff" * 9
