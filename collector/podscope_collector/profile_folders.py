@@ -86,20 +86,23 @@ class LocalFolder:
 
     def folders(self) -> Sequence["LocalFolder"]:
         """Folders in it, by name."""
-        entries = [entry for entry in self._entries() if not entry.is_symlink() and entry.is_dir()]
-        return [LocalFolder(entry) for entry in entries]
+        folders = self._entries(lambda entry: not entry.is_symlink() and entry.is_dir())
+        return [LocalFolder(entry) for entry in folders]
 
     def files(self) -> Sequence[FoundFile]:
         """Files in it, by name."""
-        return [local_file(entry) for entry in self._entries() if not entry.is_dir()]
+        return [local_file(entry) for entry in self._entries(lambda entry: not entry.is_dir())]
 
     def captured_hosts(self) -> tuple[CapturedHost, ...]:
         """What the capture that made this run folder wrote down of its hosts."""
         return captured_hosts(self.path)
 
-    def _entries(self) -> list[Path]:
+    def _entries(self, is_wanted: Callable[[Path], bool]) -> list[Path]:
         try:
-            return sorted(self.path.iterdir()) if self.path.is_dir() else []
+            if not self.path.is_dir():
+                return []
+            # A folder that may be listed and not entered tells names, and not what they are.
+            return sorted(entry for entry in self.path.iterdir() if is_wanted(entry))
         except OSError as error:
             message = f"cannot read {self.path}: {error.strerror or error}"
             raise InputNotFoundError(message) from error
