@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final
 
@@ -11,8 +12,30 @@ from podscope_collector.errors import InputNotFoundError
 from podscope_collector.profile_folders import FoundFile, empty_profile
 from podscope_collector.storage import Storage, StorageError, StoredEntry
 
-# Looking for runs takes a request per folder.
-_MOST_FOLDERS: Final = 500
+# Looking for runs takes a request or two per folder.
+_MOST_FOLDERS: Final = 2000
+
+
+@dataclass
+class _Search:
+    """What all folders below one that was named have in common.
+
+    Attributes:
+        place: The URL that was named.
+        found: Folders that were found below it.
+    """
+
+    place: str
+    found: int = 0
+
+    def count(self, folders: int) -> None:
+        self.found += folders
+        if self.found > _MOST_FOLDERS:
+            message = (
+                f"{self.place} has more than {_MOST_FOLDERS:,} folders where profiles were looked "
+                "for; name a folder nearer to the profiles, or the run folder itself"
+            )
+            raise InputNotFoundError(message)
 
 
 class BucketFolder:
@@ -21,14 +44,21 @@ class BucketFolder:
     Args:
         bucket: The whole of it.
         key: Of the folder, without a slash at either end.
+        known: Files in it, where they were listed already.
+        search: That it was found by; None begins one.
     """
 
     def __init__(
-        self, bucket: Storage, key: str, known: Sequence[StoredEntry] | None = None
+        self,
+        bucket: Storage,
+        key: str,
+        known: Sequence[StoredEntry] | None = None,
+        search: _Search | None = None,
     ) -> None:
         self._bucket = bucket
         self._key = key
         self._known = known
+        self._search = search or _Search(self.place)
 
     @classmethod
     def of(cls, url: str) -> "BucketFolder":
@@ -56,23 +86,18 @@ class BucketFolder:
 
     def below(self, name: str) -> "BucketFolder":
         """The folder of this name in it."""
-        return BucketFolder(self._bucket, f"{self._key}/{name}".lstrip("/"))
+        return BucketFolder(self._bucket, f"{self._key}/{name}".lstrip("/"), search=self._search)
 
     def folders(self) -> Sequence["BucketFolder"]:
         """Folders in it, by name."""
         if self.name == "profile":
             # Of hundreds of runs a few requests tell what else would take one for each.
             return [
-                BucketFolder(self._bucket, f"{self._key}/{name}", files)
+                BucketFolder(self._bucket, f"{self._key}/{name}", files, self._search)
                 for name, files in sorted(self._runs.items())
             ]
         names = self._listing[0]
-        if len(names) > _MOST_FOLDERS:
-            message = (
-                f"{self.place} has more than {_MOST_FOLDERS} folders; name the log folder or the "
-                "run folder itself"
-            )
-            raise InputNotFoundError(message)
+        self._search.count(len(names))
         return [self.below(name) for name in names]
 
     def files(self) -> Sequence[FoundFile]:

@@ -28,6 +28,7 @@ class ObjectServer(ThreadingHTTPServer):
         writes: Requests to write so far.
         silent_until: Requests to write are answered only when this is set; None for at once.
         reads: Keys of which content was asked for, in order.
+        listed: Prefixes that were listed, each once.
         parts: Pieces of uploads that are not complete, by upload and number.
     """
 
@@ -42,6 +43,7 @@ class ObjectServer(ThreadingHTTPServer):
         self.writes = 0
         self.silent_until: threading.Event | None = None
         self.reads: list[str] = []
+        self.listed: set[str] = set()
         self.parts: dict[str, dict[int, bytes]] = {}
         self.url = f"{scheme}://bucket"
         base = f"http://127.0.0.1:{self.server_port}"
@@ -198,6 +200,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._answer(200, f"<CopyObjectResult>{told}</CopyObjectResult>".encode())
 
     def _list(self, query: dict[str, str]) -> None:
+        self.server.listed.add(query.get("prefix", ""))
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
         found: dict[str, str] = {}
         for key, content in sorted(self.server.objects.items()):

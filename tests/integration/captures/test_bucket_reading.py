@@ -152,3 +152,18 @@ def test_a_capture_into_a_bucket_says_the_command_that_reads_it(
     names = sorted(address.replace(":", "_") for address in pod.addresses)
     assert json.loads(out)["scope"]["hosts"] == names
     assert Storage(place).list_hosts(Storage(place).list_sessions()[0]) == names
+
+
+def test_a_bucket_of_folders_without_profiles_is_given_up_after_a_bounded_search(
+    bucket: ObjectServer, podscope: Command
+) -> None:
+    bucket.objects.clear()
+    for first in range(60):
+        for second in range(60):
+            bucket.objects[f"{first}/{second}/x"] = b""
+    code, out, err = podscope("analyze", bucket.url)
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert f"{bucket.url} has more than 2,000 folders" in err
+    assert "name a folder nearer to the profiles" in err
+    # The bucket, the place for runs in each of its folders, and folders until 2,000 were found.
+    assert len(bucket.listed) == 1 + 1 + 60 + 33
