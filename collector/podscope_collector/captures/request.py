@@ -241,6 +241,21 @@ def parse_request(given: Mapping[str, Any]) -> CaptureRequest:
         raise RequestError(request_problem(error)) from error
 
 
+def parse_stored_request(stored: Mapping[str, Any]) -> CaptureRequest:
+    """A request that was valid when it was stored: tracer levels of older versions are lowered.
+
+    Raises:
+        RequestError: As of ``parse_request``.
+    """
+    highest = {"host_tracer_level": MAX_HOST_LEVEL, "python_tracer_level": MAX_PYTHON_LEVEL}
+    lowered = {
+        name: min(stored[name], level)
+        for name, level in highest.items()
+        if isinstance(stored.get(name), int)
+    }
+    return parse_request({**stored, **lowered})
+
+
 def request_problem(error: ValidationError) -> str:
     """The first problem of a validation error, as one line for people."""
     first = error.errors(include_url=False, include_input=False)[0]

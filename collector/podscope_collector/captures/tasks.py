@@ -19,7 +19,7 @@ from podscope_collector.captures.limits import FanoutLimits
 from podscope_collector.captures.loop import LoopRun
 from podscope_collector.captures.outcome import Attempt, CaptureOutcome, HostUpdate
 from podscope_collector.captures.recorder import Recorder
-from podscope_collector.captures.request import CaptureRequest, parse_request
+from podscope_collector.captures.request import CaptureRequest, parse_stored_request
 from podscope_collector.captures.resolving.resolver import Resolver
 from podscope_collector.captures.services import OpenHost
 from podscope_collector.captures.states import HostState
@@ -101,7 +101,7 @@ def _prepare(runtime: Runtime, lease: Lease, capture_id: uuid.UUID) -> _Plan:
     now = runtime.clock()
     with runtime.database.writing() as session:
         capture = services.start_capture(session, capture_id, now)
-        request = parse_request(capture.request)
+        request = parse_stored_request(capture.request)
         folder = capture.session
         begin_before = services.begin_before(capture, request)
         if capture.finished_at is not None or capture.cancelled_at is not None:

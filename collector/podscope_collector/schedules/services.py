@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from podscope_collector.captures.models import Capture, Trigger
-from podscope_collector.captures.request import parse_request
+from podscope_collector.captures.request import parse_stored_request
 from podscope_collector.captures.services import create_capture
 from podscope_collector.errors import InputNotFoundError, RequestError
 from podscope_collector.schedules.models import Schedule
@@ -117,7 +117,7 @@ def _fire(
             schedule.last_error = "left out: the capture before it still runs"
             return None
     try:
-        request = parse_request(schedule.request)
+        request = parse_stored_request(schedule.request)
     except RequestError as error:
         # Written by an older version with other rules.
         schedule.last_error = str(error)

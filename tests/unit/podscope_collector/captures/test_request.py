@@ -3,7 +3,11 @@ from typing import Any
 import pytest
 
 from podscope_collector.captures.advanced import ADVANCED_OPTIONS, from_text
-from podscope_collector.captures.request import CaptureRequest, parse_request
+from podscope_collector.captures.request import (
+    CaptureRequest,
+    parse_request,
+    parse_stored_request,
+)
 from podscope_collector.errors import RequestError
 
 
@@ -100,6 +104,16 @@ def test_a_request_survives_its_json() -> None:
     )
     assert CaptureRequest.model_validate_json(request.model_dump_json()) == request
     assert len(request.parsed_targets().targets) == 4
+
+
+def test_a_stored_request_with_higher_tracer_levels_is_read_with_the_highest() -> None:
+    stored = {"targets": "w0:1", "host_tracer_level": 4, "python_tracer_level": 3}
+    request = parse_stored_request(stored)
+    assert (request.host_tracer_level, request.python_tracer_level) == (3, 2)
+    kept = parse_request({"targets": "w0:1", "host_tracer_level": 1, "python_tracer_level": 0})
+    assert parse_stored_request(kept.model_dump(mode="json")) == kept
+    with pytest.raises(RequestError, match="duration_ms 0 is out of range"):
+        parse_stored_request({**stored, "duration_ms": 0})
 
 
 def test_every_advanced_option_can_be_typed_on_a_command_line() -> None:

@@ -58,6 +58,20 @@ def test_a_schedule_fires_at_once_and_then_every_period(database: Database) -> N
     assert load(database, schedule_id).last_capture_id == captures[-1].id
 
 
+def test_a_schedule_of_a_version_that_allowed_higher_tracer_levels_still_fires(
+    database: Database,
+) -> None:
+    schedule_id = add(database)
+    with database.writing() as session:
+        schedule = session.get_one(Schedule, schedule_id)
+        schedule.request = {**schedule.request, "host_tracer_level": 4}
+    assert fire(database, NOW) == 1
+    assert load(database, schedule_id).last_error is None
+    with database.reading() as session:
+        (capture,) = session.scalars(select(Capture)).all()
+    assert capture.request["host_tracer_level"] == 3
+
+
 def test_firings_that_were_missed_fire_once_and_keep_the_rhythm(database: Database) -> None:
     schedule_id = add(database)
     fire(database, NOW)
