@@ -9,7 +9,6 @@ from typing import Final
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError
 
 from podscope_collector.agent_access import AgentAccess
 from podscope_collector.captures.addresses import Target
@@ -22,10 +21,9 @@ from podscope_collector.captures.listeners import LocalPorts, loaded_libraries
 from podscope_collector.captures.probing import (
     PROBE_MS,
     empty_session,
-    framework_by_events,
     framework_by_libraries,
     probe_session,
-    recorded_process,
+    read_recorded,
 )
 from podscope_collector.captures.reasons import Failure, classify
 from podscope_collector.captures.request import DURATION_MS
@@ -34,7 +32,6 @@ from podscope_collector.captures.states import ReasonCode
 from podscope_protos import methods
 from podscope_protos.v1 import agent_service_pb2 as own
 from podscope_protos.v1 import profiler_service_pb2 as wire
-from podscope_protos.v1.xplane_pb2 import XSpace
 
 _MAX_WIDTH: Final = 128
 _CONNECT_S: Final = 5.0
@@ -358,15 +355,14 @@ class _Examination:
 
     async def _told_by(self, profile: bytes | memoryview | None) -> None:
         """Learn from a probe whose profiler it is, and whether other processes answer there too."""
-        try:
-            space = XSpace.FromString(bytes(profile or b""))
-        except DecodeError:
+        recorded = await asyncio.to_thread(read_recorded, profile)
+        if recorded is None:
             return
         if self._found.kind is ServerKind.STOCK:
-            self._found.kind = framework_by_events(space) or self._found.kind
+            self._found.kind = recorded.framework or self._found.kind
         if any(check.name == "port" for check in self._found.checks):
             return
-        process = recorded_process(space)
+        process = recorded.process
         if process is None:
             detail = "another machine's ports cannot be seen, and its profiles name no process"
             self._found.add("port", CheckState.UNKNOWN, detail)
@@ -390,9 +386,10 @@ class _Examination:
                     probe_session().SerializeToString(),
                     PROBE_MS / 1000 + _PROBE_GRACE_S,
                 )
-                return recorded_process(XSpace.FromString(bytes(unwrap(answer).xspace or b"")))
-            except (grpc.aio.AioRpcError, ResponseError, DecodeError):
+                recorded = await asyncio.to_thread(read_recorded, unwrap(answer).xspace)
+            except (grpc.aio.AioRpcError, ResponseError):
                 return None
+        return None if recorded is None else recorded.process
 
     def _classified(self, error: grpc.aio.AioRpcError) -> Failure:
         return classify(

@@ -1,7 +1,10 @@
 """Sessions that the doctor opens on a profiler server, and what their answers tell of it."""
 
 import secrets
+from dataclasses import dataclass
 from typing import Final
+
+from google.protobuf.message import DecodeError
 
 from podscope_collector.captures.diagnosis import ServerKind
 from podscope_protos.v1 import profiler_service_pb2 as wire
@@ -62,6 +65,28 @@ def framework_by_libraries(libraries: str) -> ServerKind | None:
         if word in libraries
     ]
     return found[0] if len(found) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What the profile of a probe tells of where it was recorded.
+
+    Attributes:
+        framework: Whose profiler it was; None when no event tells.
+        process: Of which process; None where the profiler does not tell.
+    """
+
+    framework: ServerKind | None
+    process: int | None
+
+
+def read_recorded(profile: bytes | memoryview | None) -> Recorded | None:
+    """What a serialised XSpace tells; None when it is none. Takes longer the larger it is."""
+    try:
+        space = XSpace.FromString(bytes(profile or b""))
+    except DecodeError:
+        return None
+    return Recorded(framework_by_events(space), recorded_process(space))
 
 
 def framework_by_events(space: XSpace) -> ServerKind | None:

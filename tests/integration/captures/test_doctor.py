@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ import pytest
 
 from podscope_collector import schema
 from podscope_collector.app import create_app
+from podscope_collector.captures import probing
 from podscope_collector.captures.diagnosis import CheckState, Diagnosis, Verdict
 from podscope_collector.captures.examination import diagnose
 from podscope_collector.captures.listeners import LocalPorts
@@ -202,6 +204,23 @@ def test_a_probe_finds_that_another_machines_port_is_shared(
     assert (alone.verdict, state(alone, "port")) == (Verdict.READY, CheckState.OK)
     silent = look(Stock().services(), probe=True)
     assert (silent.verdict, state(silent, "port")) == (Verdict.READY, CheckState.UNKNOWN)
+
+
+def test_no_profile_is_read_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LocalPorts, "look", lambda: LocalPorts(frozenset(), None))
+    readers: list[threading.Thread] = []
+    original = probing.recorded_process
+
+    def recorded_process(space: XSpace) -> int | None:
+        readers.append(threading.current_thread())
+        return original(space)
+
+    monkeypatch.setattr(probing, "recorded_process", recorded_process)
+    found = look(Stock(profile(process=7)).services(), probe=True)
+    assert state(found, "port") is CheckState.OK
+    # The probe's own, and those of three further connections.
+    assert len(readers) == 4
+    assert threading.current_thread() not in readers
 
 
 def test_who_listens_on_the_very_address_is_reached_before_who_listens_on_all() -> None:
