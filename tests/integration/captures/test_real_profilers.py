@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from podscope_analyzers.xspace import open_xspace, verify
 from podscope_collector.captures.diagnosis import Diagnosis, Verdict
 from podscope_collector.captures.examination import diagnose
 from podscope_collector.captures.fanout import run_capture
-from podscope_collector.captures.outcome import CaptureOutcome
+from podscope_collector.captures.outcome import CaptureOutcome, HostUpdate
 from podscope_collector.captures.request import parse_request
 from podscope_collector.captures.states import CaptureState, HostState, ReasonCode
 from podscope_collector.storage import Storage
@@ -112,16 +112,19 @@ each_framework = pytest.mark.parametrize(
 
 
 async def capture(
-    root: Path, targets: list[str], duration_ms: int, attempts: int = 3, **fields: Any
+    root: Path,
+    targets: list[str],
+    duration_ms: int,
+    attempts: int = 3,
+    on_update: Callable[[HostUpdate], None] = lambda update: None,
+    **fields: Any,
 ) -> CaptureOutcome:
     storage = Storage(str(root))
     request = parse_request(
         {"targets": targets, "duration_ms": duration_ms, "attempts": attempts} | fields
     )
     session = await asyncio.to_thread(storage.new_session)
-    return await run_capture(
-        request, request.parsed_targets().targets, storage, session, lambda update: None
-    )
+    return await run_capture(request, request.parsed_targets().targets, storage, session, on_update)
 
 
 def test_jax_and_tensorflow_are_captured_together_and_a_dead_target_costs_nothing(
@@ -187,10 +190,23 @@ def test_the_doctor_tells_jax_from_tensorflow_and_a_busy_server_from_a_free_one(
         return await diagnose(found, probe=probe)
 
     async def meanwhile() -> list[Diagnosis]:
-        running = asyncio.ensure_future(capture(tmp_path, targets, 3000))
-        await asyncio.sleep(1)
-        found = await look(probe=False)
-        await running
+        begun: set[str] = set()
+        have_begun = asyncio.Event()
+
+        def note(update: HostUpdate) -> None:
+            if update.state is HostState.CAPTURING:
+                begun.add(update.target)
+            if len(begun) == len(targets):
+                have_begun.set()
+
+        running = asyncio.ensure_future(capture(tmp_path, targets, 15_000, on_update=note))
+        async with asyncio.timeout(60):
+            await have_begun.wait()
+        found: list[Diagnosis] = []
+        # Their requests are sent then; when a busy machine opens the sessions is its own matter.
+        while not running.done() and {one.verdict for one in found} != {Verdict.BUSY}:
+            found = await look(probe=False)
+        assert (await running).state is CaptureState.COMPLETE
         return found
 
     busy = asyncio.run(meanwhile())
