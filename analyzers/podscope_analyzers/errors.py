@@ -72,12 +72,14 @@ class PartialError(AnalyzerError):
 
     Attributes:
         is_newer: A newer podscope wrote it; any other is made again from the profile.
+        is_lasting: It holds what was written, by this version: made again it would be the same.
     """
 
     code: ClassVar[str] = "bad_partial"
 
-    def __init__(self, problem: str, *, is_newer: bool = False) -> None:
+    def __init__(self, problem: str, *, is_newer: bool = False, is_lasting: bool = False) -> None:
         self.is_newer = is_newer
+        self.is_lasting = is_lasting
         super().__init__(problem)
 
 

@@ -117,7 +117,7 @@ class HostPartial:
             return replace(self, **{name: _kind(PARTS[name]).from_state(state[name])})
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             msg = f"the stored {name} are damaged ({error}); analyze the capture again"
-            raise PartialError(msg) from error
+            raise PartialError(msg, is_lasting=True) from error
 
     def to_bytes(self) -> bytes:
         """The partial as one compressed block; see ``states`` for the format."""
@@ -157,7 +157,7 @@ class HostPartial:
             return cls._from_state(state)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             msg = f"the partial result is damaged ({error}); analyze the capture again"
-            raise PartialError(msg) from error
+            raise PartialError(msg, is_lasting=True) from error
 
     @classmethod
     def _from_state(cls, state: Mapping[str, Any]) -> Self:

@@ -113,7 +113,7 @@ def unpack_state(packed: bytes, *, max_bytes: int = MAX_UNPACKED_BYTES) -> dict[
     total = header_bytes + array_bytes
     if total > max_bytes:
         msg = f"the partial result unpacks to {total} bytes, more than the limit of {max_bytes}"
-        raise PartialError(msg)
+        raise PartialError(msg, is_lasting=True)
     body = memoryview(_inflate(memoryview(packed)[_PREFIX.size :], total))
     return decode_state(body[:header_bytes], body[header_bytes:])
 

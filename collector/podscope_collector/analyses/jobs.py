@@ -96,17 +96,23 @@ def merge_stored_hosts(
 
     Returns:
         ``files`` of the state, how many hosts were ``merged`` into it, and ``why_anew`` all of them
-        where the state of before could not be used; or ``unreadable``, the hosts whose partials
-        have to be made again first.
+        where the state of before could not be used. Or, where partials cannot be read,
+        ``outdated``, the hosts whose partials have to be made again first, and ``lasting``, those
+        of which that gives the same, with the reasons.
+
+    Raises:
+        PartialError: a partial cannot be read, and what it was made of is gone; or a newer podscope
+            made it.
+        InputNotFoundError: a partial is gone, and so is what it was made of.
     """
     storage = Storage(storage_root)
     try:
         kept = bring_up_to_date(storage, session, partials, files)
     except (PartialError, InputNotFoundError):
         unreadable = unreadable_hosts(storage, session, partials)
-        if not unreadable:
+        if not unreadable.outdated and not unreadable.lasting:
             raise
-        return {"unreadable": unreadable}
+        return {"outdated": list(unreadable.outdated), "lasting": dict(unreadable.lasting)}
     return {"files": list(kept.files), "merged": kept.merged, "why_anew": kept.why_anew}
 
 

@@ -4,8 +4,11 @@ The profile is the truth and is kept; everything else follows from it. Who asks 
 ask again in a moment.
 """
 
+import hashlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
 
 import structlog
 
@@ -39,32 +42,67 @@ def read_partial(
     return partial
 
 
+@dataclass(frozen=True)
+class Unreadable:
+    """Hosts whose partials cannot be read.
+
+    Attributes:
+        outdated: Those whose profiles give readable ones.
+        without_profile: Those of which only a profile would, and it is gone.
+        lasting: Those whose profiles give the same again, with the reasons.
+    """
+
+    outdated: Sequence[str]
+    without_profile: Sequence[str]
+    lasting: Mapping[str, str]
+
+
 def unreadable_hosts(
     storage: Storage, session: str, partials: Sequence[StoredPartial], parts: Sequence[str] = ()
-) -> list[str]:
-    """Hosts whose partials have to be made again.
+) -> Unreadable:
+    """Hosts whose partials, or some parts of them, cannot be read.
 
     Raises:
         PartialError: a newer podscope made one of them.
     """
-    found = []
+    to_be_made: list[str] = []
+    lasting = {}
     for stored in partials:
         try:
             read_partial(storage, session, stored, parts)
         except PartialError as error:
             if error.is_newer:
                 raise
-            found.append(stored.host)
+            if error.is_lasting and _is_as_written(storage, stored):
+                lasting[stored.host] = str(error)
+            else:
+                to_be_made.append(stored.host)
         except InputNotFoundError:
-            found.append(stored.host)
-    return found
+            to_be_made.append(stored.host)
+    has_profile = {host: storage.has_xspace(session, host) for host in to_be_made}
+    return Unreadable(
+        [host for host in to_be_made if has_profile[host]],
+        [host for host in to_be_made if not has_profile[host]],
+        lasting,
+    )
 
 
-def make_again(runtime: Runtime, capture_id: uuid.UUID, parts: Sequence[str] = ()) -> bool:
+def _is_as_written(storage: Storage, stored: StoredPartial) -> bool:
+    return hashlib.sha256(storage.read(stored.path)).hexdigest() == stored.digest
+
+
+class MadeAgain(Enum):
+    """What became of the wish for readable partials."""
+
+    UNDER_WAY = auto()
+    PROFILES_GONE = auto()
+    NOT_NEEDED = auto()
+
+
+def make_again(runtime: Runtime, capture_id: uuid.UUID, parts: Sequence[str] = ()) -> MadeAgain:
     """Have all hosts of a capture analysed again whose partials cannot be read.
 
-    Returns:
-        Whether some are, or were already, under way; False where their profiles are gone.
+    A host without its profile is left as it is: its results can still be asked for.
 
     Raises:
         PartialError: a newer podscope made one of them.
@@ -72,12 +110,15 @@ def make_again(runtime: Runtime, capture_id: uuid.UUID, parts: Sequence[str] = (
     storage = runtime.storage
     with runtime.database.reading() as session:
         folder = find_capture(session, capture_id).session
+        if services.has_hosts_under_way(session, capture_id):
+            return MadeAgain.UNDER_WAY
         partials = services.partials_of(session, capture_id)
     unreadable = unreadable_hosts(storage, folder, partials, parts)
-    if unreadable and not any(storage.has_xspace(folder, host) for host in unreadable):
-        return False
+    if not unreadable.outdated:
+        is_gone = bool(unreadable.without_profile)
+        return MadeAgain.PROFILES_GONE if is_gone else MadeAgain.NOT_NEEDED
     with runtime.database.writing() as session:
-        replaced = services.analyze_again(session, capture_id, unreadable, runtime.clock())
+        replaced = services.analyze_again(session, capture_id, unreadable.outdated, runtime.clock())
     storage.delete(replaced)
-    log.info("hosts_analyzed_again", capture=str(capture_id), hosts=len(unreadable))
-    return True
+    log.info("hosts_analyzed_again", capture=str(capture_id), hosts=len(unreadable.outdated))
+    return MadeAgain.UNDER_WAY

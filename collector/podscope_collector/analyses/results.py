@@ -19,7 +19,7 @@ from podscope_analyzers.result import MissingHost, Scope, ToolResult
 from podscope_collector.analyses import services
 from podscope_collector.analyses.jobs import pack_result, tool_failed
 from podscope_collector.analyses.models import StoredToolResult
-from podscope_collector.analyses.outdated import make_again, read_partial
+from podscope_collector.analyses.outdated import MadeAgain, make_again, read_partial
 from podscope_collector.analyses.pod_states import StoredPartial, open_state
 from podscope_collector.captures.queries import find_capture, find_host
 from podscope_collector.captures.states import AnalysisState
@@ -216,25 +216,38 @@ def _computed(
     Raises:
         ToolFailedError: by a bug of the tool's; other tools have answers.
         NotAnalyzedError: an older podscope analysed the hosts; they are analysed again.
+        PartialError: what is stored of a host cannot be read, and would be the same again.
     """
-    try:
+
+    def made() -> T:
         return _made(runtime, question, of_state, of_partials, with_step_times=with_step_times)
-    except (PartialError, InputNotFoundError) as error:
-        if not make_again(runtime, question.capture_id, question.tool.parts):
-            message = (
-                f"an older podscope analysed this capture ({error}) and its profiles are gone, so "
-                "it cannot be analysed again; take another capture"
-            )
-        else:
-            message = (
-                "an older podscope analysed this capture; it is being analysed again: ask again "
-                "in a moment"
-            )
-        raise NotAnalyzedError(message) from error
+
+    try:
+        try:
+            return made()
+        except (PartialError, InputNotFoundError) as error:
+            with _computing:
+                again = make_again(runtime, question.capture_id, question.tool.parts)
+            if again is not MadeAgain.NOT_NEEDED:
+                raise NotAnalyzedError(_why_not_now(again, error)) from error
+        # All can be read now, or never: then it is said why.
+        return made()
     except (PodscopeError, MemoryError):
         raise
     except Exception as error:
         raise ToolFailedError(tool_failed(question.tool.name, error)) from error
+
+
+def _why_not_now(again: MadeAgain, error: Exception) -> str:
+    if again is MadeAgain.UNDER_WAY:
+        return (
+            "an older podscope analysed this capture; it is being analysed again: ask again in a "
+            "moment"
+        )
+    return (
+        f"an older podscope analysed this capture ({error}) and its profiles are gone, so it "
+        "cannot be analysed again; take another capture"
+    )
 
 
 def _made(

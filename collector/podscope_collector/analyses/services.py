@@ -1,7 +1,7 @@
 """Storing what analyses found, and deciding when the whole capture is to be reduced."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -88,6 +88,28 @@ def fail_host(session: Session, host_id: uuid.UUID, error: str, now: datetime) -
     host.analysis_state = AnalysisState.FAILED
     host.analysis_error = error
     return host.capture_id
+
+
+def fail_hosts(session: Session, capture_id: uuid.UUID, reasons: Mapping[str, str]) -> None:
+    """Note that analysed hosts of a capture have no partials that can be read."""
+    revision = next_revision(session, capture_id)
+    for host in session.scalars(
+        select(CaptureHost).where(
+            CaptureHost.capture_id == capture_id,
+            CaptureHost.host.in_(reasons),
+            CaptureHost.analysis_state == AnalysisState.DONE,
+        )
+    ):
+        host.analysis_state, host.revision = AnalysisState.FAILED, revision
+        host.analysis_error = reasons[host.host]
+
+
+def has_hosts_under_way(session: Session, capture_id: uuid.UUID) -> bool:
+    """Whether hosts of a capture are being analysed, or wait for it."""
+    under_way = select(CaptureHost.id).where(
+        CaptureHost.capture_id == capture_id, CaptureHost.analysis_state.in_(_OPEN)
+    )
+    return session.scalars(under_way.limit(1)).first() is not None
 
 
 def claim_reduce(session: Session, capture_id: uuid.UUID, now: datetime) -> bool:

@@ -11,6 +11,7 @@ from celery import current_app
 
 from podscope_collector.analyses import services
 from podscope_collector.analyses.agent_figures import THROUGH_AGENT, report_figures
+from podscope_collector.analyses.pod_states import StoredPartial
 from podscope_collector.analyses.processes import AnalysisProcesses
 from podscope_collector.captures.models import Capture
 from podscope_collector.captures.rejecting import reject_host
@@ -146,19 +147,27 @@ def _reduce_capture(runtime: Runtime, lease: Lease) -> None:
         state = services.find_state(session, capture_id)
         known, files = (state.generation, state.files) if state is not None else (0, [])
     try:
-        if not partials:
-            message = "no host could be analysed; see the hosts for the reasons"
-            raise AnalysisFailedError(message, is_final=True)
+        _check_any(partials)
         # Where all is, and how long it may take.
         where = {"storage_root": runtime.settings.storage, "session": folder}
         limits = (runtime.settings.analysis_timeout, lease.lost)
         processes = analysis_processes(runtime)
-        merged = processes.run(
-            f"{_JOBS}:merge_stored_hosts", {**where, "partials": partials, "files": files}, *limits
-        )
-        if "unreadable" in merged:
-            _analyze_again(runtime, lease, merged["unreadable"])
-            return
+        while True:
+            merged = processes.run(
+                f"{_JOBS}:merge_stored_hosts",
+                {**where, "partials": partials, "files": files},
+                *limits,
+            )
+            lasting = merged.get("lasting", {})
+            if lasting:
+                missing = _fail_hosts(runtime, lease, lasting)
+                partials = [partial for partial in partials if partial.host not in lasting]
+            if merged.get("outdated"):
+                _analyze_again(runtime, lease, merged["outdated"])
+                return
+            if not lasting:
+                break
+            _check_any(partials)
         # From here on whoever asks gets results of all these hosts.
         generation = _publish(runtime, lease, known, files, merged)
         found = processes.run(
@@ -197,6 +206,30 @@ def _reduce_capture(runtime: Runtime, lease: Lease) -> None:
         hosts=len(partials),
         merged=merged["merged"],
     )
+
+
+def _check_any(partials: list[StoredPartial]) -> None:
+    if not partials:
+        message = "no host could be analysed; see the hosts for the reasons"
+        raise AnalysisFailedError(message, is_final=True)
+
+
+def _fail_hosts(runtime: Runtime, lease: Lease, reasons: dict[str, str]) -> list[tuple[str, str]]:
+    """Give up hosts that another analysis would not help; return all that are missing now.
+
+    Raises:
+        AnalysisFailedError: another worker has the work now.
+    """
+    capture_id, now = lease.claim.subject_id, runtime.clock()
+    with runtime.database.writing() as session:
+        if not renew(session, lease.claim, now, runtime.settings.work_lease):
+            message = "another worker has taken over the analysis of the capture"
+            raise AnalysisFailedError(message)
+        services.fail_hosts(session, capture_id, reasons)
+        missing = services.missing_hosts(session, capture_id)
+    for host, reason in reasons.items():
+        log.warning("partial_not_readable", capture=str(capture_id), host=host, reason=reason)
+    return missing
 
 
 def _analyze_again(runtime: Runtime, lease: Lease, hosts: list[str]) -> None:

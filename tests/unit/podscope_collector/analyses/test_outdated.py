@@ -1,5 +1,6 @@
 """Results of older podscopes are made anew, and never answered as they are."""
 
+import hashlib
 import json
 import shutil
 import uuid
@@ -13,11 +14,14 @@ from sqlalchemy import select, update
 
 from podscope_agent.simulator import Pod
 from podscope_analyzers import partials
+from podscope_analyzers.errors import PartialError
 from podscope_analyzers.registry import TOOLS
 from podscope_analyzers.states import pack_state, unpack_state
 from podscope_collector.analyses import results, services, tasks
-from podscope_collector.analyses.models import StoredToolResult
+from podscope_collector.analyses.models import HostSummary, StoredToolResult
+from podscope_collector.analyses.outdated import MadeAgain, make_again
 from podscope_collector.analyses.pod_states import StoredPartial
+from podscope_collector.captures.queries import find_capture
 from podscope_collector.captures.states import AnalysisState
 from podscope_collector.db import JsonObject
 from podscope_collector.work import context
@@ -205,4 +209,120 @@ def test_a_newer_partial_asks_for_an_upgrade_and_is_left_alone(service: Any) -> 
     _make_partial_older(service, HOST, by=-1)
     answer = _ask(service, "op_profile", host=HOST, group_by="category")
     assert "upgrade podscope" in answer.json()["detail"]
+    assert _hosts_at_work(service) == 0
+
+
+def _host_states(service: Any) -> dict[str, tuple[AnalysisState | None, str | None]]:
+    with service.runtime.database.reading() as session:
+        hosts = find_capture(session, _capture(service)).hosts
+        return {host.host: (host.analysis_state, host.analysis_error) for host in hosts}
+
+
+def _analyze_once_more(service: Any, host: str) -> None:
+    with service.runtime.database.writing() as session:
+        services.analyze_again(session, _capture(service), [host], service.runtime.clock())
+
+
+def _replace_partial(service: Any, host: str, packed: bytes, *, is_of_analysis: bool) -> None:
+    storage = service.runtime.storage
+    (one,) = [stored for stored in _partials(service) if stored.host == host]
+    (storage.folder / one.path).write_bytes(packed)
+    if is_of_analysis:
+        with service.runtime.database.writing() as session:
+            session.execute(
+                update(HostSummary)
+                .where(HostSummary.host == host)
+                .values(partial_digest=hashlib.sha256(packed).hexdigest())
+            )
+
+
+def _without_steps() -> bytes:
+    return pack_state({"partial_version": partials.PARTIAL_VERSION, "host": HOST})
+
+
+def test_a_host_whose_analysis_cannot_be_read_fails_and_the_others_go_on(service: Any) -> None:
+    _replace_partial(service, HOST, _without_steps(), is_of_analysis=True)
+    _analyze_once_more(service, POD.hostname(1))
+    _work(service)
+    states = _host_states(service)
+    assert states[POD.hostname(1)] == (AnalysisState.DONE, None)
+    state, reason = states[HOST]
+    assert state is AnalysisState.FAILED
+    assert "damaged" in (reason or "")
+    found = _ask(service, "pod_viewer").json()["scope"]
+    assert found["hosts"] == [POD.hostname(1)]
+    assert found["missing_hosts"] == [{"host": HOST, "reason": "analysis_failed"}]
+
+
+@pytest.mark.parametrize("damaged", [b"", b"no partial", _without_steps()])
+def test_a_partial_that_was_damaged_since_is_made_again(service: Any, damaged: bytes) -> None:
+    expected = _ask(service, "pod_viewer").json()
+    _replace_partial(service, HOST, damaged, is_of_analysis=False)
+    _analyze_once_more(service, POD.hostname(1))
+    _work(service)
+    assert _ask(service, "pod_viewer").json() == expected
+    assert set(_host_states(service).values()) == {(AnalysisState.DONE, None)}
+
+
+def test_a_late_reduce_without_profiles_keeps_what_there_is(service: Any) -> None:
+    stored = _ask(service, "op_profile", host=HOST).json()
+    for host in range(2):
+        _make_partial_older(service, POD.hostname(host))
+    for file in service.runtime.storage.folder.rglob("*.xplane.pb"):
+        file.unlink()
+    with service.runtime.database.writing() as session:
+        capture = find_capture(session, _capture(service))
+        capture.analysis_state, capture.reduce_claimed_at = AnalysisState.PENDING, None
+        assert services.claim_reduce(session, capture.id, service.runtime.clock())
+        known = services.find_state(session, capture.id)
+        assert known is not None
+        files = list(known.files)
+    context.install(service.runtime)
+    with service.runtime.database.reading() as session:
+        (work_id,) = [str(item.id) for item in session.scalars(select(WorkItem))]
+    tasks.reduce_capture(work_id)
+    assert _hosts_at_work(service) == 0
+    assert {state for state, _ in _host_states(service).values()} == {AnalysisState.DONE}
+    assert _ask(service, "op_profile", host=HOST).json() == stored
+    with service.runtime.database.reading() as session:
+        known = services.find_state(session, _capture(service))
+        assert known is not None
+        assert known.files == files
+    assert all((service.runtime.storage.folder / file).exists() for file in files)
+    assert _stored(service, "overview_page", "").status
+
+
+def test_only_hosts_with_a_profile_are_analysed_again(service: Any) -> None:
+    other = POD.hostname(1)
+    stored = _ask(service, "op_profile", host=HOST).json()
+    for host in (HOST, other):
+        _make_partial_older(service, host)
+    (profile,) = service.runtime.storage.folder.rglob(f"{HOST}.xplane.pb")
+    profile.unlink()
+    assert _ask(service, "op_profile", host=other, group_by="category").status_code == 409
+    assert _hosts_at_work(service) == 1
+    assert {name: state for name, (state, _) in _host_states(service).items()} == {
+        HOST: AnalysisState.DONE,
+        other: AnalysisState.PENDING,
+    }
+    assert _ask(service, "op_profile", host=HOST).json() == stored
+
+
+def test_hosts_under_way_are_not_read_to_say_so(service: Any) -> None:
+    _make_partial_older(service, HOST)
+    assert make_again(service.runtime, _capture(service)) is MadeAgain.UNDER_WAY
+    # To read it would raise: a newer podscope's.
+    _make_partial_older(service, POD.hostname(1), by=-1)
+    assert make_again(service.runtime, _capture(service)) is MadeAgain.UNDER_WAY
+    assert _hosts_at_work(service) == 1
+
+
+def test_what_another_analysis_would_not_help_is_said_and_not_made_again(service: Any) -> None:
+    with service.runtime.database.reading() as session:
+        folder = find_capture(session, _capture(service)).session
+    packed = pack_state({"part_version": partials.PART_VERSION, "programs": 3})
+    service.runtime.storage.put_derived("parts", folder, f"{HOST}.programs", packed)
+    question = results.ask(service.runtime, _capture(service), "graph_viewer", HOST, {"limit": "2"})
+    with pytest.raises(PartialError, match="the stored programs are damaged"):
+        results.answer(service.runtime, question)
     assert _hosts_at_work(service) == 0
