@@ -5,9 +5,11 @@ loops (one iteration), conditionals (the dearest branch), fusions and collective
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
+from podscope_analyzers.hlo.damage import DAMAGED
 from podscope_analyzers.hlo.gpu_analysis import GpuAnalysis
 from podscope_analyzers.hlo.gpu_rules import InstructionTotals
 from podscope_analyzers.hlo.instructions import Instruction
@@ -37,10 +39,20 @@ class InstructionCost:
 UNKNOWN_COST = InstructionCost()
 
 _KEPT_AS = "_gpu_analysis"
+# No device does or holds as much: sizes that make it are damaged.
+_MOST: Final = 1 << 60
 
 
 def instruction_cost(instruction: Instruction) -> InstructionCost:
-    """Cost of one execution of an instruction."""
+    """Cost of one execution of an instruction; unknown for a damaged one."""
+    try:
+        cost = _instruction_cost(instruction)
+    except DAMAGED:
+        return UNKNOWN_COST
+    return cost if max(vars(cost).values()) <= _MOST else UNKNOWN_COST
+
+
+def _instruction_cost(instruction: Instruction) -> InstructionCost:
     program = instruction.program
     # With the program: it knows it, and so would keep it alive in a table of weak references.
     known = vars(program)

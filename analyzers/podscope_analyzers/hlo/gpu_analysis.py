@@ -5,6 +5,7 @@ from typing import Final
 
 import numpy as np
 
+from podscope_analyzers.hlo.damage import DAMAGED
 from podscope_analyzers.hlo.fusion_utilization import fused_utilization
 from podscope_analyzers.hlo.gpu_rules import RULES, AnalysisError, InstructionTotals, Proto
 from podscope_analyzers.hlo.gpu_weights import flops_per_element
@@ -39,9 +40,7 @@ _LOOKS_INTO: Final = frozenset(
     }
 )
 _MAX_DEPTH: Final = 64
-
-
-_REFUSALS: Final = (AnalysisError, KeyError, IndexError, OverflowError, ZeroDivisionError)
+_REFUSALS: Final = (AnalysisError, *DAMAGED)
 
 
 class GpuAnalysis:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Protocol
 
+from podscope_analyzers.hlo.damage import DAMAGED
 from podscope_analyzers.hlo.shapes import bit_width
 from podscope_analyzers.hlo.text import Printer
 from podscope_protos.v1 import hlo_pb2
@@ -255,8 +256,11 @@ class Instruction:
 
     @cached_property
     def expression(self) -> str:
-        """The instruction as text, at most 1,000,000 bytes of it."""
-        text = self.program.expressions.instruction(self.proto)
+        """The instruction as text, at most 1,000,000 bytes of it; empty for a damaged one."""
+        try:
+            text = self.program.expressions.instruction(self.proto)
+        except DAMAGED:
+            return ""
         if len(text) * 4 <= MAX_EXPRESSION_BYTES:
             return text
         return text.encode()[:MAX_EXPRESSION_BYTES].decode(errors="ignore")
@@ -273,7 +277,8 @@ class Instruction:
     def _inside(self) -> Iterator["Instruction"]:
         if self.proto.opcode != "fusion":
             return
-        for computation_id in self.proto.called_computation_ids:
+        # A fusion calls one computation: damaged ones name it a million times.
+        for computation_id in dict.fromkeys(self.proto.called_computation_ids):
             computation = self.program.computations.get(computation_id)
             for proto in computation.instructions if computation else ():
                 if proto.opcode not in ("parameter", "tuple"):

@@ -25,6 +25,7 @@ from podscope_analyzers.step_times import StepTimes
 
 Int64s = NDArray[np.int64]
 
+_INT64_MAX: Final = (1 << 63) - 1
 _STATS: Final = ("hlo_op", "program_id", "tf_op", "flops", "bytes_accessed")
 
 
@@ -223,7 +224,7 @@ def _database(runs: list[_Runs], keys: _Keys) -> OpDatabase:
     from_analysis = (flops > 0) | (size > 0)
     accesses = MemoryAccesses.of(
         [
-            (row, MemorySpace.HBM, access, size_bytes * int(occurrences[row]))
+            (row, MemorySpace.HBM, access, min(size_bytes * int(occurrences[row]), _INT64_MAX))
             for row, cost in enumerate(costs)
             for access, size_bytes in (
                 (Access.READ, cost.read_bytes),

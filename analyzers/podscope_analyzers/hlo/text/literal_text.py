@@ -151,7 +151,7 @@ def _values(literal: hlo_pb2.LiteralProto, kind: int) -> NDArray[Any]:
         parts = np.array(stored, np.float64)
         # Not by arithmetic, in which an infinity makes the other part no number.
         return parts[: len(parts) // 2 * 2].view(np.complex128)
-    return np.array(stored, object)
+    return np.array(list(stored), object)
 
 
 def literal_text(literal: hlo_pb2.LiteralProto, *, large: bool, max_elements: int = 10) -> str:

@@ -24,6 +24,7 @@ Int64s = NDArray[np.int64]
 _MAX_CHILD_DEPTH: Final = 64
 # A file whose metadata are each other's children would have no end of them.
 _MAX_CHILDREN: Final = 20_000
+_MAX_FUSED: Final = 1_000_000
 
 
 def child_ops(
@@ -56,6 +57,7 @@ class ChildOps:
         self._rows: list[dict[str, Any]] = []
         self._accesses: list[tuple[int, int, int, int]] = []
         self._children = 0
+        self._fused_left = _MAX_FUSED
 
     def _add(self, **values: Any) -> int:
         self._rows.append(values)
@@ -88,8 +90,21 @@ class ChildOps:
             self.add_metadata(at[index], table, child, depth + 1)
 
     def add_fused(self, parent: int, fusion: Instruction) -> None:
-        """Instructions of a fusion, and of fusions in it; their costs are not told."""
+        """Instructions of a fusion, and of fusions in it; their costs are not told.
+
+        They are at most as many as the program has, since each is in one fusion: there is no end
+        of damaged ones that are in themselves.
+        """
+        count = min(len(fusion.program.by_id), self._fused_left)
+        self._fused_left -= count - self._add_fused(parent, fusion, count)
+
+    def _add_fused(self, parent: int, fusion: Instruction, left: int, depth: int = 0) -> int:
+        """Adds what is in a fusion; returns how many more may be added."""
+        if depth == _MAX_CHILD_DEPTH:
+            return left
         for instruction in fusion.fused():
+            if not left:
+                break
             at = self._add(
                 parent=parent,
                 occurrences=1,
@@ -100,7 +115,8 @@ class ChildOps:
                 provenance=self._texts.code(instruction.full_name),
                 deduplicated_name=self._texts.code(instruction.deduplicated_name),
             )
-            self.add_fused(at, instruction)
+            left = self._add_fused(at, instruction, left - 1, depth + 1)
+        return left
 
     def add_database(self, parent: int, database: OpDatabase) -> None:
         """All operations of a SparseCore module."""
