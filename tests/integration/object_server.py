@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
 PAGE = 5
-"""Entries of one answer to a listing; the clouds' is 1,000."""
+"""Entries of one answer to a listing, where a test says no other; the clouds' is 1,000."""
 
 
 class ObjectServer(ThreadingHTTPServer):
@@ -28,6 +28,7 @@ class ObjectServer(ThreadingHTTPServer):
         writes: Requests to write so far.
         silent_until: Requests to write are answered only when this is set; None for at once.
         reads: Keys of which content was asked for, in order.
+        page: Entries of one answer to a listing.
         listed: Prefixes that were listed, each once.
         parts: Pieces of uploads that are not complete, by upload and number.
     """
@@ -43,6 +44,7 @@ class ObjectServer(ThreadingHTTPServer):
         self.writes = 0
         self.silent_until: threading.Event | None = None
         self.reads: list[str] = []
+        self.page = PAGE
         self.listed: set[str] = set()
         self.parts: dict[str, dict[int, bytes]] = {}
         self.url = f"{scheme}://bucket"
@@ -218,9 +220,10 @@ class _Handler(BaseHTTPRequestHandler):
                     f"<LastModified>{_CHANGED}</LastModified><ETag>{_etag(content)}</ETag></Contents>"
                 )
         begin = int(query.get("continuation-token", "0"))
-        rows = list(found.values())[begin : begin + PAGE]
-        is_cut = begin + PAGE < len(found)
-        more = f"<NextContinuationToken>{begin + PAGE}</NextContinuationToken>" if is_cut else ""
+        end = begin + self.server.page
+        rows = list(found.values())[begin:end]
+        is_cut = end < len(found)
+        more = f"<NextContinuationToken>{end}</NextContinuationToken>" if is_cut else ""
         told = f"<IsTruncated>{str(is_cut).lower()}</IsTruncated>{more}"
         body = f"<ListBucketResult>{told}{''.join(rows)}</ListBucketResult>"
         self._answer(200, body.encode())

@@ -157,6 +157,7 @@ def test_a_capture_into_a_bucket_says_the_command_that_reads_it(
 def test_a_bucket_of_folders_without_profiles_is_given_up_after_a_bounded_search(
     bucket: ObjectServer, podscope: Command
 ) -> None:
+    bucket.page = 1000
     bucket.objects.clear()
     for first in range(60):
         for second in range(60):
