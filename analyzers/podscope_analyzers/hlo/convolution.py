@@ -1,14 +1,11 @@
 """Flops of convolutions."""
 
-from math import prod
+from math import gcd, prod
 from typing import Final
-
-import numpy as np
 
 from podscope_protos.v1 import hlo_pb2
 
 _MAX_WINDOW: Final = 1 << 16
-_MAX_POSITIONS: Final = 1 << 26
 
 
 def convolution_flops(
@@ -44,14 +41,22 @@ def _valid_positions(
     window: hlo_pb2.WindowDimension, input_size: int, kernel_size: int, output_size: int
 ) -> int:
     """Pairs of kernel and output position that meet an element of the input."""
-    if kernel_size > _MAX_WINDOW or kernel_size * output_size > _MAX_POSITIONS * 64:
+    if kernel_size > _MAX_WINDOW:
         problem = "a window is too large"
         raise OverflowError(problem)
-    dilation = max(1, window.base_dilation)
-    base = np.arange(output_size, dtype=np.int64) * max(1, window.stride) - window.padding_low
+    stride, dilation = max(1, window.stride), max(1, window.base_dilation)
+    common = gcd(stride, dilation)
+    # Positions at which an element is met, not a hole between dilated ones, are this far apart.
+    apart = dilation // common
+    inverse = pow(stride // common, -1, apart)
     count = 0
     for k in range(kernel_size):
-        place = base + k * max(1, window.window_dilation)
-        is_valid = (place >= 0) & (place % dilation == 0) & (place // dilation < input_size)
-        count += int(np.count_nonzero(is_valid))
+        start = k * max(1, window.window_dilation) - window.padding_low
+        if start % common:
+            continue
+        first = -(start // common) * inverse % apart
+        low = max(0, -(start // stride))
+        high = min(output_size - 1, (input_size * dilation - 1 - start) // stride)
+        if low <= high:
+            count += (high - first) // apart - (low - 1 - first) // apart
     return count
