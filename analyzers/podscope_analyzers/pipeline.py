@@ -364,7 +364,10 @@ def run_tool(
     stats = combine(chosen, keep_incomplete_steps=tool.keeps_incomplete_steps)
     if len(chosen) < len(partials):
         scope = replace(scope, hosts=[partial.host for partial in chosen])
-    return run_on_stats(tool, stats, scope, given)
+    try:
+        return run_on_stats(tool, stats, scope, given)
+    finally:
+        _forget_parsed(stats)
 
 
 def run_on_stats(
@@ -398,7 +401,17 @@ def run_tool_xprof(
     stats = combine(
         chosen, keep_incomplete_steps=tool.keeps_incomplete_steps, with_step_times=False
     )
-    return tool.xprof_json(stats, given)
+    try:
+        return tool.xprof_json(stats, given)
+    finally:
+        _forget_parsed(stats)
+
+
+def _forget_parsed(stats: CaptureStats) -> None:
+    """Let go of parsed programs, which refer to themselves: a service would keep them for long."""
+    programs = vars(stats).get("programs")
+    if programs is not None:
+        programs.close()
 
 
 def hosts_of(tool: Tool, partials: Sequence[HostPartial]) -> Sequence[HostPartial]:
