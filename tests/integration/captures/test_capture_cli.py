@@ -6,15 +6,14 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
+from tests.integration.answering import answering
 
 from podscope_agent.simulator.faults import parse_faults
 from podscope_agent.simulator.pod import Pod
@@ -173,30 +172,17 @@ def test_what_cannot_be_captured_as_asked_is_said_before_any_host_is_asked(
 def test_who_asks_why_and_with_which_options_goes_to_the_service() -> None:
     asked: list[dict[str, Any]] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            body = b'{"detail": "not today", "code": "bad_request"}'
-            self.send_response(422)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def refuse(path: str, body: bytes) -> tuple[int, bytes]:
+        del path
+        asked.append(json.loads(body))
+        return 422, b'{"detail": "not today", "code": "bad_request"}'
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as http:
-        thread = threading.Thread(target=http.serve_forever)
-        thread.start()
-        try:
-            ended = podscope(
-                "w-[0-1]:9999", "--url", f"http://127.0.0.1:{http.server_port}",
-                "--trigger", "alert", "--requested-by", "alertmanager", "--label", "job=7",
-                "--option", "tpu_perf_counters=yes", "--option", "max_trace_buffers=0x10",
-            )  # fmt: skip
-        finally:
-            http.shutdown()
-            thread.join()
+    with answering(refuse) as url:
+        ended = podscope(
+            "w-[0-1]:9999", "--url", url,
+            "--trigger", "alert", "--requested-by", "alertmanager", "--label", "job=7",
+            "--option", "tpu_perf_counters=yes", "--option", "max_trace_buffers=0x10",
+        )  # fmt: skip
     assert (ended.returncode, "not today" in ended.stderr) == (2, True)
     (request,) = asked
     assert (request["trigger"], request["requested_by"]) == ("alert", "alertmanager")
@@ -217,28 +203,11 @@ def test_pods_are_called_by_their_names_and_those_that_do_not_run_are_skipped(
         ]
     }
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = json.dumps(found).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as http:
-        thread = threading.Thread(target=http.serve_forever)
-        thread.start()
+    with answering(lambda path, body: (200, json.dumps(found).encode())) as url:
         asked = (f"k8s:train/app=llm:{port}", "--quorum", "all", "--duration", "100ms")
-        more = {"PODSCOPE_COLLECTOR_KUBERNETES_URL": f"http://127.0.0.1:{http.server_port}"}
-        try:
-            plain = podscope(*asked, "--logdir", str(tmp_path), variables=more)
-            told = podscope(*asked, "--logdir", str(tmp_path), "--json", variables=more)
-        finally:
-            http.shutdown()
-            thread.join()
+        more = {"PODSCOPE_COLLECTOR_KUBERNETES_URL": url}
+        plain = podscope(*asked, "--logdir", str(tmp_path), variables=more)
+        told = podscope(*asked, "--logdir", str(tmp_path), "--json", variables=more)
     assert plain.returncode == told.returncode == 0
     assert f"w-0_{port} (127.0.0.1:{port})  done" in plain.stdout
     assert "not_running: pod w-1 is not running (Pending)" in plain.stdout

@@ -1,13 +1,12 @@
 """``podscope captures`` tells who asked, how the hosts started, and what was left out."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
+from tests.integration.answering import answering
 
 from podscope_collector.captures.models import Trigger
 from podscope_collector.captures.schemas import (
@@ -80,31 +79,18 @@ VIEW = CaptureView(
 def service(view: CaptureView = VIEW) -> Iterator[str]:
     """Answers as the service does, one capture without hosts."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            capture = view.model_dump(mode="json")
-            found: dict[str, Any] = {"items": [capture], "next": None}
-            if self.path.endswith("/hosts"):
-                found = {"items": []}
-            elif str(view.id) in self.path:
-                found = capture
-            body = json.dumps(found).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(path: str, body: bytes) -> tuple[int, bytes]:
+        del body
+        capture = view.model_dump(mode="json")
+        found: dict[str, Any] = {"items": [capture], "next": None}
+        if path.endswith("/hosts"):
+            found = {"items": []}
+        elif str(view.id) in path:
+            found = capture
+        return 200, json.dumps(found).encode()
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as http:
-        thread = threading.Thread(target=http.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{http.server_port}"
-        finally:
-            http.shutdown()
-            thread.join()
+    with answering(answer) as url:
+        yield url
 
 
 def test_a_capture_is_shown_with_who_asked_its_labels_and_how_its_hosts_started(

@@ -1,12 +1,11 @@
 """The clients of the REST API in front of servers that are no podscope, or cannot serve now."""
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
+from tests.integration.answering import answering
 
 from podscope_collector.captures.request import parse_request
 from podscope_collector.cli import captures, schedules
@@ -23,31 +22,9 @@ from podscope_collector.errors import (
 ANYTHING = json.dumps({"id": "1", "session": "s", "state": "odd", "items": [{"target": "t"}]})
 
 
-@contextmanager
-def server(status: int, body: str) -> Iterator[str]:
-    """Answers every request alike; yields its URL."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        do_POST = do_GET  # noqa: N815 - the name that http.server looks for
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as http:
-        thread = threading.Thread(target=http.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{http.server_port}"
-        finally:
-            http.shutdown()
-            thread.join()
+def server(status: int, body: str) -> AbstractContextManager[str]:
+    """Answers every request alike; gives its URL."""
+    return answering(lambda path, asked: (status, body.encode()))
 
 
 def capture(url: str) -> None:
