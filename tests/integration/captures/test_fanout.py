@@ -18,7 +18,7 @@ from podscope_collector.captures.one_shot import capture_to_folder
 from podscope_collector.captures.outcome import CaptureOutcome, HostUpdate
 from podscope_collector.captures.request import parse_request
 from podscope_collector.captures.states import CaptureState, HostState, ReasonCode
-from podscope_collector.storage import Storage
+from podscope_collector.storage import Buffer, Storage, StoredFile
 from podscope_protos.methods import BUSY_DETAILS, PROFILER_SERVICE
 from podscope_protos.v1 import profiler_service_pb2 as wire
 from podscope_protos.v1.xplane_pb2 import XSpace
@@ -155,9 +155,10 @@ async def capture(
     targets: list[str],
     updates: list[HostUpdate] | None = None,
     limits: FanoutLimits | None = None,
+    storage: Storage | None = None,
     **fields: Any,
 ) -> CaptureOutcome:
-    storage = Storage(str(root))
+    storage = storage or Storage(str(root))
     request = parse_request(
         {"targets": targets, "duration_ms": 50, "timeout_ms": 5000, "quorum": "any"} | fields
     )
@@ -494,6 +495,30 @@ def test_the_byte_budget_holds_hosts_back_and_loses_none(tmp_path: Path) -> None
     assert outcome.state is CaptureState.COMPLETE
     # Half of the budget is one host; one more records before any has told how fast it is stored.
     assert most <= 2
+
+
+class SlowStorage(Storage):
+    """Takes longer for a profile than a host has to answer."""
+
+    def put_xspace(self, session: str, host: str, content: Buffer) -> StoredFile:
+        time.sleep(2.5)
+        return super().put_xspace(session, host, content)
+
+
+def test_the_wait_for_room_here_is_not_the_hosts_time(tmp_path: Path) -> None:
+    # Both have their profile ready at once; the second waits until the first is stored.
+    outcome, _, _ = run_against(
+        tmp_path,
+        good(),
+        good(),
+        limits=FanoutLimits(byte_budget=2_000, expected_host_bytes=1_000),
+        storage=SlowStorage(str(tmp_path)),
+        timeout_ms=2_000,
+        attempts=1,
+    )
+    assert [host.state for host in outcome.hosts] == [HostState.DONE] * 2
+    waited = max(host.timings_ms["receiving"] for host in outcome.hosts)
+    assert waited > 2_000
 
 
 def test_a_dead_host_is_known_while_others_hold_the_budget(tmp_path: Path) -> None:
