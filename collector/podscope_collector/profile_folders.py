@@ -55,10 +55,10 @@ class ProfileFolder(Protocol):
         """The folder of this name in it, be it there or not."""
 
     def folders(self) -> Sequence["ProfileFolder"]:
-        """Folders in it, by name; links are not followed. None when it is not there."""
+        """Folders in it, by name; links are not followed. Empty where it is not there."""
 
     def files(self) -> Sequence[FoundFile]:
-        """Files in it, by name. None when it is not there."""
+        """Files in it, by name; empty where it is not there."""
 
     def captured_hosts(self) -> tuple[CapturedHost, ...]:
         """What the capture that made this run folder wrote down of its hosts."""
