@@ -1,7 +1,7 @@
 """Creating captures, following their hosts, and deciding how they ended."""
 
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -133,7 +133,8 @@ def settle_lookups(
         capture.hosts.remove(host)
     session.flush()
     # By name first: pods that were started again may have each other's addresses.
-    others = [target for target in found.targets if not _is_followed(capture, target, revision)]
+    by_name = {(host.given, host.host): host for host in capture.hosts}
+    others = [target for target in found.targets if not _is_followed(by_name, target, revision)]
     known = {host.target.lower() for host in capture.hosts}
     fresh = [target for target in others if target.address.lower() not in known]
     _add_hosts(
@@ -160,17 +161,19 @@ def settle_lookups(
     )
 
 
-def _is_followed(capture: Capture, target: Target, revision: int) -> bool:
+def _is_followed(
+    by_name: Mapping[tuple[str | None, str], CaptureHost], target: Target, revision: int
+) -> bool:
     """Whether the target is by its name a host of the capture; one to be repeated moves with it."""
     if target.name is None:
         return False
     (name,) = distinct_host_names([target.name])
-    for host in capture.hosts:
-        if host.given == target.given and host.host == name:
-            if not host.state.is_final and host.target != target.address:
-                host.target, host.revision = target.address, revision
-            return True
-    return False
+    host = by_name.get((target.given, name))
+    if host is None:
+        return False
+    if not host.state.is_final and host.target != target.address:
+        host.target, host.revision = target.address, revision
+    return True
 
 
 @dataclass(frozen=True, slots=True)
