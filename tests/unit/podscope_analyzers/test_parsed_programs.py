@@ -21,7 +21,8 @@ def _stored(host: str) -> HostPartial:
 
 
 def _programs() -> list[Program]:
-    return [one for one in gc.get_objects() if isinstance(one, Program)]
+    # Its own type: a proxy that outlived its object cannot be asked for its class.
+    return [one for one in gc.get_objects() if type(one) is Program]
 
 
 def _own(partial: HostPartial) -> object:
